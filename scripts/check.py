@@ -66,6 +66,8 @@ MAY_IMPORT: Mapping[str, str] = {
     "chaos.history": "errors ids",
     "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline lab page watch",
     "page": f"{_EDGES} watch",
+    "page.live": f"{_EDGES} client watch",
+    "page.overview_picture": f"{_EDGES} client",
     "lab": (
         f"{_EDGES} client broker page replica storage watch testing "
         "chaos.checker chaos.history chaos.outcomes chaos.quantities chaos.yaml_nodes"

@@ -24,6 +24,8 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_WAIT_MS: Final = 300_000
+EPOCHS_TOLD: Final = 10
+"""Leader epochs that an answer about a replica names at most."""
 
 
 class FetchHandler:
@@ -172,6 +174,7 @@ class FetchHandler:
             timestamp=found.timestamp,
             offset=found.offset,
             leader_epoch=found.leader_epoch,
+            own_log=_own_log(host) if part.own and part.timestamp == LATEST else None,
         )
 
     async def offset_for_leader_epoch(self, request: m.OffsetForLeaderEpochRequest) -> m.OffsetForLeaderEpochResponse:
@@ -219,6 +222,15 @@ def _own_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
             ErrorCode.INVALID_REQUEST,
         )
     return TimestampOffset(ends[timestamp], NO_TIMESTAMP, host.replica.leader_epoch)
+
+
+def _own_log(host: PartitionHost) -> m.OwnLog:
+    epochs = host.log.epochs.entries[-EPOCHS_TOLD:]
+    return m.OwnLog(
+        log_start=host.log.log_start_offset,
+        high_watermark=host.replica.high_watermark,
+        epochs=tuple(m.OwnEpoch(leader_epoch=epoch, start=start) for epoch, start in epochs),
+    )
 
 
 def _find_offset(host: PartitionHost, timestamp: int, start: int) -> TimestampOffset:

@@ -32,6 +32,7 @@ class _Answer:
 
     at: float
     log_ends: dict[TopicPartition, int] = field(default_factory=dict)
+    logs: dict[TopicPartition, m.OwnLog] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     groups: list[m.DescribedGroup] = field(default_factory=list)
     shards: frozenset[int] = frozenset()
@@ -136,6 +137,8 @@ class ClusterObserver:
                     if told.error_code is ErrorCode.NONE:
                         ends = answer.log_ends if ask.own else answer.high_watermarks
                         ends[TopicPartition(told.topic, told.partition)] = told.offset
+                        if told.own_log is not None:
+                            answer.logs[TopicPartition(told.topic, told.partition)] = told.own_log
             # One that still reads its groups says which it has read.
             listing = await self._call(address, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(), deadline)
             answer.shards, answer.shard_count = frozenset(listing.shards), listing.shard_count
@@ -196,7 +199,9 @@ def _merged(described: Overview, answers: Mapping[BrokerId, _Answer | str], at: 
         if isinstance(answer, str):
             brokers[broker_id] = replace(brokers[broker_id], problem=answer)
             continue
-        brokers[broker_id] = replace(brokers[broker_id], answered_at=answer.at, log_ends=answer.log_ends)
+        brokers[broker_id] = replace(
+            brokers[broker_id], answered_at=answer.at, log_ends=answer.log_ends, logs=answer.logs
+        )
         high_watermarks |= {tp: Told(offset, answer.at) for tp, offset in answer.high_watermarks.items()}
         shards.update(range(answer.shard_count))
         served |= answer.shards

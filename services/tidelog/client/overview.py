@@ -37,6 +37,8 @@ class SeenBroker:
     answered_at: float | None = None
     log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Of its replicas, led or followed; without those that it cannot tell: new, deleted or damaged ones."""
+    logs: Mapping[TopicPartition, m.OwnLog] = field(default_factory=dict)
+    """The rest of its replicas. A broker of 0.2.0 tells of none."""
 
 
 @dataclass(frozen=True, slots=True)

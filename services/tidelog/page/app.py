@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidelog.page import files
 from tidelog.page.hub import Full, Hub, Page
-from tidelog.page.source import Refused, Source
+from tidelog.page.source import Commanded, Refused, Source
 from tidelog.runtime.tasks import Supervisor
 
 T = TypeVar("T")
@@ -32,18 +32,19 @@ BODY_MAX: Final = 64 << 10
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 
-def application(hub: Hub, hosts: Sequence[str], source: Source | None, token: str) -> Starlette:
+def application(hub: Hub, hosts: Sequence[str], source: Source, commanded: Commanded | None, token: str) -> Starlette:
     """Returns the application.
 
     hosts: what `Host` may be, each with its port.
-    source: takes commands; without it there is nothing to command, and no route for it.
+    source: runs while the application does.
+    commanded: takes commands; without it the application has no route for any.
     token: what commands must carry.
     """
     routes = [Route("/", _page), Route("/stream", _stream), Route("/static/{name}", _static)]
-    if source is not None:
+    if commanded is not None:
         routes += [Route("/do", _do, methods=["POST"]), Route("/save", _save, methods=["POST"])]
     app = Starlette(routes=routes, middleware=[Middleware(_OnlyHere, hosts=tuple(hosts))], lifespan=_running)
-    app.state.hub, app.state.source, app.state.token = hub, source, token
+    app.state.hub, app.state.source, app.state.commanded, app.state.token = hub, source, commanded, token
     return app
 
 
@@ -51,8 +52,7 @@ def application(hub: Hub, hosts: Sequence[str], source: Source | None, token: st
 async def _running(app: Starlette) -> AsyncIterator[None]:
     """Runs the source. If it fails, pages are told, and what they show stays."""
     tasks = Supervisor("page", lambda _: app.state.hub.tell("gone", {"text": GONE}))
-    if app.state.source is not None:
-        tasks.start("source", app.state.source.run())
+    tasks.start("source", app.state.source.run())
     yield
     await tasks.stop()
 
@@ -113,7 +113,7 @@ async def _do(request: Request) -> Response:
     body = await _body(request)
     if isinstance(body, Response):
         return body
-    found = await _outcome(request.app.state.source.do(body))
+    found = await _outcome(request.app.state.commanded.do(body))
     return found if isinstance(found, Response) else JSONResponse({}, 200, HEADERS)
 
 
@@ -121,7 +121,7 @@ async def _save(request: Request) -> Response:
     body = await _body(request)
     if isinstance(body, Response):
         return body
-    found = await _outcome(request.app.state.source.save(str(body.get("as"))))
+    found = await _outcome(request.app.state.commanded.save(str(body.get("as"))))
     if isinstance(found, Response):
         return found
     disposition = {"Content-Disposition": f'attachment; filename="{found.name}"'}

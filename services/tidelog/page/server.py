@@ -1,4 +1,4 @@
-"""The web server of the page. It runs in the main thread until the process is asked to stop."""
+"""The web server of the page. It runs until the process is asked to stop."""
 
 import socket
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import uvicorn
 from tidelog.ids import Address
 from tidelog.page.app import application
 from tidelog.page.hub import Hub
-from tidelog.page.source import Source
+from tidelog.page.source import Commanded, Source
 
 NAMES_HERE: Final = ("127.0.0.1", "localhost")
 _TRIES: Final = 20
@@ -51,17 +51,17 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(hub: Hub, source: Source | None, at: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serves pages on a listening socket until SIGINT or SIGTERM.
+async def serve(
+    hub: Hub, source: Source, commanded: Commanded | None, at: socket.socket, ready: Callable[[str], None]
+) -> None:
+    """Serves pages on a listening socket until SIGINT or SIGTERM, which it raises anew when it has ended.
 
-    ready: called with the address to open, the token in it.
+    ready: called with the address to open; the token for commands is in it.
     """
     host, port = at.getsockname()[:2]
     names = dict.fromkeys((host, *NAMES_HERE) if host not in NAMES_HERE else NAMES_HERE)
     token = token_urlsafe(24)
-    app = application(hub, [f"{name}:{port}" for name in names], source, token)
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=_GRACE_S
-    )
-    ready(f"http://{next(iter(names))}:{port}/" + (f"#token={token}" if source is not None else ""))
-    _Server(config, hub).run(sockets=[at])
+    app = application(hub, [f"{name}:{port}" for name in names], source, commanded, token)
+    config = uvicorn.Config(app, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=_GRACE_S)
+    ready(f"http://{next(iter(names))}:{port}/" + (f"#token={token}" if commanded is not None else ""))
+    await _Server(config, hub).serve(sockets=[at])

@@ -1,4 +1,4 @@
-"""The interface of the cluster behind a page: it tells a hub what is to be seen, and may take commands."""
+"""The interfaces of the cluster behind a page: it tells a hub what is to be seen, and may take commands."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -16,10 +16,14 @@ class File(NamedTuple):
 
 
 class Source(Protocol):
-    """A cluster that is shown. `do` and `save` return at once, and their futures may fail with `Refused`."""
+    """A cluster that is shown."""
 
     async def run(self) -> None:
         """Runs beside the web server until it is cancelled."""
+
+
+class Commanded(Source, Protocol):
+    """A cluster that is shown, and to which a reader may do something. The futures may fail with `Refused`."""
 
     def do(self, command: Mapping[str, Any]) -> Future[None]: ...
 

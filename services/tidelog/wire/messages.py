@@ -3417,8 +3417,43 @@ class ListOffsetsRequest(Message):
         return (self.partitions,)
 
 
+class OwnEpoch(Message):
+    __slots__ = ("leader_epoch", "start")
+    leader_epoch: int
+    start: int
+
+    def __init__(self, *, leader_epoch, start):
+        self.leader_epoch = leader_epoch
+        self.start = start
+
+    def _values(self):
+        return (
+            self.leader_epoch,
+            self.start,
+        )
+
+
+class OwnLog(Message):
+    __slots__ = ("log_start", "high_watermark", "epochs")
+    log_start: int
+    high_watermark: int
+    epochs: tuple[OwnEpoch, ...]
+
+    def __init__(self, *, log_start, high_watermark, epochs=()):
+        self.log_start = log_start
+        self.high_watermark = high_watermark
+        self.epochs = epochs
+
+    def _values(self):
+        return (
+            self.log_start,
+            self.high_watermark,
+            self.epochs,
+        )
+
+
 class ListOffsetsResult(Message):
-    __slots__ = ("topic", "partition", "error_code", "error_message", "timestamp", "offset", "leader_epoch")
+    __slots__ = ("topic", "partition", "error_code", "error_message", "timestamp", "offset", "leader_epoch", "own_log")
     topic: str
     partition: int
     error_code: ErrorCode
@@ -3426,9 +3461,19 @@ class ListOffsetsResult(Message):
     timestamp: int
     offset: int
     leader_epoch: int
+    own_log: OwnLog | None
 
     def __init__(
-        self, *, topic="", partition, error_code=ErrorCode.NONE, error_message="", timestamp, offset, leader_epoch
+        self,
+        *,
+        topic="",
+        partition,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        timestamp,
+        offset,
+        leader_epoch,
+        own_log=None,
     ):
         self.topic = topic
         self.partition = partition
@@ -3437,6 +3482,7 @@ class ListOffsetsResult(Message):
         self.timestamp = timestamp
         self.offset = offset
         self.leader_epoch = leader_epoch
+        self.own_log = own_log
 
     def _values(self):
         return (
@@ -3447,6 +3493,7 @@ class ListOffsetsResult(Message):
             self.timestamp,
             self.offset,
             self.leader_epoch,
+            self.own_log,
         )
 
 

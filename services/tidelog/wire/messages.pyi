@@ -1043,6 +1043,19 @@ class ListOffsetsRequest(Message):
     partitions: tuple[ListOffsetsPartition, ...] = ()
 
 @value(kw_only=True)
+class OwnEpoch(Message):
+    leader_epoch: int
+    start: int
+
+@value(kw_only=True)
+class OwnLog(Message):
+    """A replica, beside the end of its log."""
+
+    log_start: int
+    high_watermark: int
+    epochs: tuple[OwnEpoch, ...] = ()
+
+@value(kw_only=True)
 class ListOffsetsResult(Message):
     topic: str = ""
     partition: int
@@ -1051,6 +1064,7 @@ class ListOffsetsResult(Message):
     timestamp: int
     offset: int
     leader_epoch: int
+    own_log: OwnLog | None = None
 
 @value(kw_only=True)
 class ListOffsetsResponse(Message):

@@ -245,6 +245,12 @@ async def test_what_a_replica_holds_itself_is_told_by_leader_and_follower_and_by
     for timestamp, offset in ((-1, 2), (-2, 0)):
         mine = await ask(bench, timestamp, own=True, leader_epoch=3)  # whatever epoch the asker knows
         assert (mine.error_code, mine.offset, mine.leader_epoch) == (ErrorCode.NONE, offset, 4)
+    assert mine.own_log is None, "of the earliest nothing more is told"
+    mine = await ask(bench, -1, own=True)
+    assert (
+        mine.own_log == m.OwnLog(log_start=0, high_watermark=0, epochs=(m.OwnEpoch(leader_epoch=3, start=0),))
+        and (await ask(bench, -1, own=False)).own_log is None
+    )
     for timestamp in (-4, -3, 0):
         assert (await ask(bench, timestamp, own=True)).error_code is ErrorCode.INVALID_REQUEST
     assert (await ask(bench, -1, own=True, topic_id=bytes(16))).error_code is ErrorCode.UNKNOWN_TOPIC_ID

@@ -46,7 +46,7 @@ def serving(source: Puppet | None) -> Iterator[tuple[int, Hub]]:
     hub = Hub()
     at = listening(Address("127.0.0.1", 0), exactly=True)
     port: int = at.getsockname()[1]
-    app = application(hub, [f"127.0.0.1:{port}", f"localhost:{port}"], source, TOKEN)
+    app = application(hub, [f"127.0.0.1:{port}", f"localhost:{port}"], source or Puppet(), source, TOKEN)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [at]})
     at.listen()

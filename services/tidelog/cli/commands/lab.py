@@ -1,5 +1,6 @@
 """`tidelog lab`: a whole cluster in one process and in virtual time, stories about it, and lessons."""
 
+import asyncio
 from typing import Annotated, Final
 
 import typer
@@ -69,7 +70,7 @@ def lab(
             typer.launch(url)
 
     try:
-        serve(hub, source, at, ready)
+        asyncio.run(serve(hub, source, source, at, ready))
     finally:
         source.close()
 

@@ -12,7 +12,8 @@ import typer
 from tidelog.cli import completion, parse
 from tidelog.cli.connection import Connection, connected, stopped_by_signals
 from tidelog.cli.errors import CommandError, bad_input
-from tidelog.cli.show import note
+from tidelog.cli.show import note, print_lines
+from tidelog.ids import Address
 
 if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
 _CATCH_UP_S: Final = 3.0
 """For the events from before the watch."""
 _TICK_S: Final = 0.05
+_WEB_PORT: Final = 8089
+_WEB_LAST: Final = 1_000
+"""Events of each process from before the watch, on the page."""
 _NAME_WIDTH: Final = len("controller-1")
+
+_WebOption = Annotated[bool, typer.Option("--web", help="Show it in the browser, with pictures of the cluster.")]
+_ListenOption = Annotated[
+    str | None,
+    typer.Option("--listen", metavar="HOST:PORT", help="Of --web. Default: 127.0.0.1:8089, or the next free port."),
+]
 
 app = typer.Typer(add_completion=False)
 
@@ -69,6 +79,8 @@ async def watch(
     output: Annotated[
         _Format, typer.Option("--format", metavar="text|json|mermaid", help="mermaid is a sequence diagram.")
     ] = _Format.TEXT,
+    web: _WebOption = False,
+    listen: _ListenOption = None,
 ) -> None:
     """Watch elections, ISR changes, orders, truncations and rebalances as they happen, a line each.
 
@@ -81,6 +93,10 @@ async def watch(
 
     Example: tidelog watch --partition events-0 --for 30s
     """
+    if web:
+        return await _web(on, _request(topic, partition, group, kind or (), last or _WEB_LAST), listen)
+    if listen is not None:
+        raise bad_input("--listen is for --web")
     if output is _Format.MERMAID and last is None and duration is None:
         raise bad_input("--format mermaid draws what has ended: add --for 30s or --last 100")
     wanted = _request(topic, partition, group, kind or (), last or 0)
@@ -101,6 +117,32 @@ async def watch(
         printer.end()
     finally:
         await follower.stop()
+
+
+async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None) -> None:
+    from tidelog.client.observer import ClusterObserver
+    from tidelog.page.hub import Hub
+    from tidelog.page.live import LiveSource
+    from tidelog.page.server import Busy, listening, serve
+    from tidelog.watch.follower import ProtocolWatch
+
+    address = Address("127.0.0.1", _WEB_PORT) if listen is None else parse.address("--listen", listen)
+    try:
+        at = listening(address, exactly=listen is not None)
+    except Busy as error:
+        raise CommandError(str(error)) from None
+    await on.reach()
+    servers, notes = on.settings().bootstrap_servers, list[str]()
+    observer = ClusterObserver(servers, on.ports)
+    follower = ProtocolWatch(servers, on.ports, wanted, notes.append)
+    hub = Hub()
+    about = f"the cluster at {', '.join(map(str, servers))}"
+    source = LiveSource(hub, observer, follower, on.ports.clock, about=about, notes=notes)
+    try:
+        await serve(hub, source, None, at, lambda url: print_lines([f"The page is at {url}", "Ctrl-C ends it."]))
+    finally:
+        await follower.stop()
+        await observer.stop()
 
 
 def _request(

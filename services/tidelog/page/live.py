@@ -1,0 +1,90 @@
+"""A running cluster behind the page: its protocol events as they come, and a picture of it each second."""
+
+from typing import Any, Final
+
+from tidelog.client.observer import ClusterObserver
+from tidelog.page.events import Events
+from tidelog.page.hub import Hub
+from tidelog.page.overview_picture import Pictures
+from tidelog.ports.clock import Clock
+from tidelog.release import VERSION
+from tidelog.watch.follower import ProtocolWatch
+from tidelog.watch.window import Shown
+
+LOOK_S: Final = 1.0
+PATIENCE_S: Final = 1.0
+"""For what a broker answers in a look."""
+TICK_S: Final = 0.1
+"""Between two looks for events."""
+
+
+class LiveSource:
+    """Tells a hub of a cluster. It changes nothing there, and takes no commands.
+
+    observer, follower: where pictures and events come from; the caller stops them.
+    about: a line about the cluster.
+    notes: what befalls the watch itself, a line each; it is emptied.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        observer: ClusterObserver,
+        follower: ProtocolWatch,
+        clock: Clock,
+        *,
+        about: str,
+        notes: list[str],
+    ) -> None:
+        self._hub = hub
+        self._observer = observer
+        self._follower = follower
+        self._clock = clock
+        self._about = about
+        self._notes = notes
+        self._events = Events()
+        self._began_ms = clock.wall_ms()
+        self._pictures = Pictures(self._began_ms)
+
+    async def run(self) -> None:
+        """Runs until it is cancelled. The cluster may go and come back meanwhile."""
+        self._hub.tell("hello", self._hello())
+        self._follower.start()
+        look_at = self._clock.now()
+        while True:
+            self._tell(self._follower.due())
+            if self._clock.now() >= look_at:
+                look_at = self._clock.now() + LOOK_S
+                seen = await self._observer.look(PATIENCE_S)
+                picture = self._pictures.picture(seen, self._events.count)
+                self._hub.tell("picture", picture)
+                moment = {"t": picture["t"], "n": picture["n"]}
+                self._hub.tell("time", {**moment, "playing": True, "speed": 1.0, "end": moment, "busy": None})
+            await self._clock.sleep(TICK_S)
+
+    def _tell(self, found: list[Shown]) -> None:
+        now = self._at(self._clock.wall_ns())
+        told = [self._events.act(now, note) for note in self._notes]
+        self._notes.clear()
+        for shown in found:
+            it = shown.told
+            told.append(self._events.event(self._at(it.event.wall_ns), it.process, it.life, it.event))
+        if told:
+            self._hub.tell("events", told)
+
+    def _at(self, wall_ns: int) -> float:
+        return round(wall_ns / 1e9 - self._began_ms / 1e3, 6)
+
+    def _hello(self) -> dict[str, Any]:
+        return {
+            "source": "live",
+            "title": "Tidelog",
+            "about": self._about,
+            "release": VERSION,
+            "time": "followed",
+            "wall_ms": self._began_ms,
+            "acts": [],
+            "saves": [],
+            "lessons": [],
+            "story": "",
+        }
