@@ -11,7 +11,7 @@ from tidelog.broker.pending import PendingProduces, Settle, Wakeup
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
-from tidelog.ports.recorder import SILENT, Cause, Recorder, led_on
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder, led_on
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.leader import LeaderState
@@ -108,6 +108,7 @@ class PartitionHost:
         "_awaited",
         "_context",
         "_fenced_until",
+        "_followed",
         "_led_since",
         "_proposed",
         "assigned",
@@ -149,6 +150,8 @@ class PartitionHost:
         """Followers that a reassignment brings and that the controller has not put into the ISR yet."""
         self.leader_high_watermark = NO_OFFSET
         """What the leader last answered to a position of this object."""
+        self._followed: Cause | None = None
+        """The event with which it began to follow its leader."""
         self.offline: TidelogError | None = None
         self.told_offline: Decision | None = None
         """What the controller has said since this copy went offline."""
@@ -350,7 +353,7 @@ class PartitionHost:
         recorder.record(self.tp, m.EpochStarted(leader_epoch=effect.leader_epoch, start=effect.start))
 
     def _record_follow(self, effect: fx.StartFetching) -> None:
-        self._context.recorder.record(
+        self._followed = self._context.recorder.record(
             self.tp,
             m.BecameFollower(
                 leader=effect.leader,
@@ -362,7 +365,8 @@ class PartitionHost:
 
     def _record_cut(self, before: int, end: int, effect: fx.TruncateTo) -> None:
         fields = m.LogTruncated(from_offset=before, to_offset=end, rule=effect.rule.value, epoch=effect.epoch)
-        self._context.recorder.record(self.tp, fields)
+        # Positions and their answers have no causes: it is the decision to follow that leads to it.
+        self._context.recorder.record(self.tp, fields, CAUSE.get() or self._followed)
 
     def _record_step(self, step: int, took_s: float) -> None:
         if self._context.recorder is SILENT:

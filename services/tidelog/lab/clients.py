@@ -42,11 +42,22 @@ class Sends:
     """Records that were not acknowledged, by the name of the error."""
     offsets: dict[int, list[int]] = field(default_factory=dict)
     """Offsets of acknowledged records by partition, in the order of the acknowledgements."""
+    on_end: Callable[[], None] = lambda: None
+    """Called when no record waits."""
 
     @property
     def waiting(self) -> int:
         """Records without an answer so far."""
         return self.count - self.acked - self.failed.total()
+
+    def told(self) -> str:
+        """Returns what became of the records, in words."""
+        where = ", ".join(
+            f"{self.topic}-{number} from {min(offsets)} to {max(offsets)}"
+            for number, offsets in sorted(self.offsets.items())
+        )
+        acked = f"{self.acked} of {self.count} records are acknowledged" + (f": {where}" if where else "")
+        return "; ".join([acked, *(f"{count} failed: {code}" for code, count in self.failed.items())])
 
     def expect(self, places: Sequence[int]) -> Sequence[int]:
         """Counts records that are about to be sent."""
@@ -125,12 +136,16 @@ class Clients:
             self.contents.acked(TopicPartition(sends.topic, partition), id_, found.offset)
         offset = None if found.offset == NO_OFFSET else found.offset
         self.history.append(Sent(self._now(), id_, OK, offset, found.leader_epoch))
+        if not sends.waiting:
+            sends.on_end()
 
     def _failed(self, sends: Sends, id_: int, error: BaseException) -> None:
         name = error_name(error)
         sends.failed[name] += 1
         self.tally.answered(id_, sends.acks, self._now(), acked=False)
         self.history.append(Sent(self._now(), id_, outcome(error), error=name))
+        if not sends.waiting:
+            sends.on_end()
 
     async def stop(self) -> None:
         for producer in self._producers.values():

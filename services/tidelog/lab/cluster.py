@@ -423,6 +423,7 @@ class LabCluster:
         numbers, sends = self._numbers(topic, partition), Sends(topic, acks)
         where = topic if partition is None else f"{topic}-{partition}"
         self.say(f"{count} records are produced to {where} with acks={acks}")
+        sends.on_end = lambda: self.say(sends.told())
         places = [numbers[each % len(numbers)] for each in range(count)]
         self.tasks.start("produce", self.clients.send(sends, sends.expect(places)))
         return sends

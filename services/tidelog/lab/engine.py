@@ -60,13 +60,21 @@ class Engine:
         if self._busy and not looks:
             raise LabError("this lab is in the middle of a call, such as until; it cannot be changed from within")
 
+    def _check_moves(self) -> None:
+        """LabError, Violation: the simulation cannot go on."""
+        self._check()
+        if self._violation is not None:
+            raise self._violation
+
     def do(self, coro: Coroutine[Any, Any, T]) -> T:
         """Runs the simulation until `coro` returns. LabError, Violation, and what `coro` raises."""
         try:
-            with self._working():
-                return self._drive.run(coro)
-        finally:
-            coro.close()  # if it has not begun
+            self._check_moves()
+        except (LabError, Violation):
+            coro.close()
+            raise
+        with self._working():
+            return self._drive.run(coro)
 
     def advance(self, until_s: float, halted: Callable[[], bool] = lambda: False) -> bool:
         """Lets time pass up to `until_s`, or until `halted` is true after a step. Advances in parts add up to one advance.
@@ -78,9 +86,7 @@ class Engine:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        self._check()
-        if self._violation is not None:
-            raise self._violation
+        self._check_moves()
         self._busy = True
         try:
             yield

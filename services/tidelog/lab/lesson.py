@@ -1,7 +1,7 @@
 """The story as the page tells it: its text, its question and answer, and its expectations."""
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from tidelog.lab.actions import GROUPS, RECORDS
 from tidelog.lab.expectations import Outcome
@@ -9,6 +9,10 @@ from tidelog.lab.player import Player
 from tidelog.lab.steps import Act
 from tidelog.lab.story import Story
 from tidelog.lab.verdict import Verdict
+
+SAYS_S: Final = 1.5
+SAYS_STEPS: Final = 2_000
+"""The narrator's last words are for this long, and among so many steps."""
 
 
 class Lesson:
@@ -38,7 +42,8 @@ class Lesson:
             return None
         ended = t >= story.duration_s
         self._judge(player, verdict, t)
-        says = [step.text for step in player.cluster.steps if isinstance(step, Act) and step.narrated]
+        steps = player.cluster.steps.since(player.cluster.steps.count - SAYS_STEPS)
+        says = [step.text for step in steps if isinstance(step, Act) and step.narrated and step.t >= t - SAYS_S]
         return {
             "number": story.lesson,
             "title": story.title,
@@ -48,6 +53,7 @@ class Lesson:
             "asks": self.asks(t) and not ended,
             "says": says[-1] if says else "",
             "ended": ended,
+            "changed": bool(player.added),
             "expectations": [self._expectation(number, text) for number, text in enumerate(self._texts)],
         }
 

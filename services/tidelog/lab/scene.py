@@ -19,6 +19,8 @@ from tidelog.wire import znodes
 PARTITIONS_MAX: Final = 40
 STANDS_S: Final = 0.1
 """A high watermark that is behind for less than this is not worth a word."""
+SILENT_S: Final = 1.0
+"""A member answers pings several times in its session timeout; a pause that is shorter than this is none."""
 _OFFLINE: Final = "offline"
 
 
@@ -126,14 +128,21 @@ def _why_it_stands(leader: _Leader) -> str:
     leading, high_watermark = leader.state, leader.host.replica.high_watermark
     if leading.under_min_isr:
         return f"the ISR has {len(leading.isr.committed.isr)} members, and min.insync.replicas is {leading.min_isr}"
-    behind = [
-        f"broker-{each}"
-        for each in sorted(member.broker_id for member in leading.isr.maximal_isr)
-        if each != leader.broker and ((found := leading.progress.get(each)) is None or found.offset <= high_watermark)
-    ]
+    behind = {
+        member.broker_id
+        for member in leading.isr.maximal_isr
+        if member.broker_id != leader.broker
+        and ((found := leading.progress.get(member.broker_id)) is None or found.offset <= high_watermark)
+    }
     if not behind:
         return "commits are on their way"
-    return f"{', '.join(behind)} {'are' if len(behind) > 1 else 'is'} in the ISR and behind"
+    names = ", ".join(f"broker-{each}" for each in sorted(behind))
+    match leading.isr:
+        case PendingShrink(leaving=leaving) if behind <= {member.broker_id for member in leaving}:
+            return f"the controller has not confirmed yet that {names} left the ISR"
+        case PendingExpand(joining=joining) if behind <= {member.broker_id for member in joining}:
+            return f"{names} may have joined the ISR, which the controller has not confirmed yet"
+    return f"{names} {'are' if len(behind) > 1 else 'is'} in the ISR and behind"
 
 
 # -- processes -----------------------------------------------------------------------------------------------------------
@@ -204,6 +213,14 @@ def _slow(link: Link, usual: tuple[float, float]) -> Iterator[str]:
 # -- groups --------------------------------------------------------------------------------------------------------------
 
 
+def _silence(cluster: LabCluster, group: str, member: str) -> str:
+    """The time for which the coordinator has not heard of a member, whose lease goes on meanwhile."""
+    found = cluster.view.silence(group, member)
+    if found is None or found[0] < SILENT_S:
+        return ""
+    return f"silent for {found[0]:.1f} s; its lease ends after {found[1]:.1f} s"
+
+
 def _group(cluster: LabCluster, name: str) -> dict[str, Any]:
     group = cluster.view.group(name)
     tps = sorted({*group.owners, *group.committed, *group.processed})
@@ -212,7 +229,7 @@ def _group(cluster: LabCluster, name: str) -> dict[str, Any]:
         "generation": group.generation,
         "phase": group.phase,
         "coordinator": cluster.view.coordinator(name),
-        "members": list(group.members),
+        "members": [{"name": each, "note": _silence(cluster, name, each)} for each in group.members],
         "partitions": [
             {
                 "topic": tp.topic,

@@ -51,6 +51,12 @@ JUDGED_SHARE: Final = 0.1
 STANDS: Final = "time stands, since an invariant does not hold: go back, or start again"
 
 
+_ALLOWS: Final = {
+    "one-copy": "records that one replica alone had may be lost",
+    "allowed": "acknowledged records may be lost, since that was asked for",
+}
+
+
 class Session:
     """`open` comes first.
 
@@ -302,6 +308,9 @@ class Session:
         """Tells what is new."""
         self._end_s, self._end_n = max(self._end_s, self.time), max(self._end_n, self._count)
         told = [_told(self._numbering, step) for step in self._player.cluster.steps.since(self._numbering.count)]
+        for each in told:
+            if each["n"] < self._first:
+                each["mark"] = None  # elections of the start are no news
         if len(told) > TOLD_MAX:
             told = [each for each in told if each["kind"] != m.HighWatermarkAdvanced.__name__][-TOLD_MAX:]
         if told:
@@ -341,8 +350,10 @@ class Session:
             "lost": lost,
             "duplicated": duplicated,
             "reordered": reordered,
+            "repeated": cluster.groups.repeated.total(),
             "longest_wait": round(tally.longest_wait(self.time), 6),
             "sound": self._verdict.sound and self._violation is None,
+            "allows": _ALLOWS.get(self.story.promised, ""),
             "found": [f"{name}: {count}" for name, count in self._verdict.anomalies.items()],
             "violation": self._violation,
         }

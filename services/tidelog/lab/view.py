@@ -188,6 +188,22 @@ class View:
                     return node.name
         return ""
 
+    def silence(self, group: str, member: str) -> tuple[float, float] | None:
+        """Returns for how long a coordinator has not heard of a member, and after how long its lease ends, in seconds.
+
+        None: no coordinator knows it.
+        """
+        with self._drive.at_this_time():
+            for node in self._sim.brokers:
+                found = node.broker.coordinators if node.running and node.broker is not None else None
+                term = None if found is None else found.term_of(group)
+                known = None if term is None or not term.acting else term.machine.groups.get(group)
+                if known is not None and member in known.members:
+                    it = known.members[member]
+                    with node.clock.unmoved():
+                        return node.clock.now() - it.answered_at, it.dead_at - it.answered_at
+        return None
+
     # -- groups ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> list[str]:

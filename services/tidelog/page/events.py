@@ -12,12 +12,18 @@ from tidelog.wire import messages as m
 FAULT: Final = "fault"
 ELECTION: Final = "election"
 STALL: Final = "stall"
+CHANGE: Final = "change"
+MEND: Final = "mend"
 _MARKS: Final[dict[type, str]] = {
     m.ControllerElected: ELECTION,
     m.CoordinatorElected: ELECTION,
     m.LeaderChosen: ELECTION,
     m.LagNoticed: STALL,
     m.HighWatermarkFrozen: STALL,
+    m.IsrChosen: CHANGE,
+    m.RebalanceBegun: CHANGE,
+    m.LogTruncated: CHANGE,
+    m.LogReset: CHANGE,
 }
 
 
@@ -39,8 +45,9 @@ class Events:
         number = self._next()
         for name in struck:
             self._struck.setdefault(name, []).append(number)
-        mark = FAULT if struck and not mends else None
-        return {"n": number, "t": t, "process": "", "kind": "say" if narrated else "act", "text": text, "mark": mark}
+        kind = "say" if narrated else "act"
+        mark = (MEND if mends else FAULT) if struck else None
+        return {"n": number, "t": t, "process": "", "kind": kind, "text": text, "mark": mark, "struck": list(struck)}
 
     def event(self, t: float, process: str, life: int, event: ProtocolEvent) -> dict[str, Any]:
         kind = type(event.fields)
@@ -57,7 +64,7 @@ class Events:
             "text": sentence(event),
             "cause": None if cause is None else list(cause),
             "fault": self._shown_by(process, event.fields) if cause is None else None,
-            "mark": None if _is_first(event.fields) else _MARKS.get(kind),
+            "mark": None if _is_no_news(event.fields) else _MARKS.get(kind),
             "document": document_of(event.fields),
         }
 
@@ -88,6 +95,11 @@ class Events:
         return max((number for name in names for number in self._struck.get(name, ())[-1:]), default=None)
 
 
-def _is_first(fields: object) -> bool:
-    """A topic's first leaders are no news."""
-    return isinstance(fields, m.LeaderChosen) and not fields.isr_before
+def _is_no_news(fields: object) -> bool:
+    """The first leader of a partition, and a follower whose log is as the leader's."""
+    match fields:
+        case m.LeaderChosen(isr_before=before):
+            return not before
+        case m.LogTruncated(from_offset=before, to_offset=after):
+            return before == after
+    return False

@@ -140,7 +140,7 @@ def _group(group: m.DescribedGroup) -> dict[str, Any]:
         "generation": group.generation,
         "phase": group.state,
         "coordinator": "" if group.coordinator_id == NO_LEADER else f"broker-{group.coordinator_id}",
-        "members": [member.consumer_id for member in group.members],
+        "members": [{"name": member.consumer_id, "note": ""} for member in group.members],
         "partitions": [
             {
                 "topic": tp.topic,

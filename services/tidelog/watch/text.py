@@ -165,7 +165,11 @@ def _registered(group: Subject, it: m.MemberRegistered) -> str:
 
 
 def _gone(group: Subject, it: m.MemberGone) -> str:
-    how = f"lets {it.consumer_id} leave" if it.reason == "leave" else f"removes {it.consumer_id}, which is dead, from"
+    how = (
+        f"lets {it.consumer_id} leave"
+        if it.reason == "leave"
+        else f"removes {it.consumer_id}, whose lease has ended, from"
+    )
     return f"{how} {group}: {_count(it.owned, 'partition')} free, {_count(it.members, 'member')} left"
 
 

@@ -101,7 +101,7 @@ def test_groups_have_owners_and_offsets() -> None:
             "generation": 5,
             "phase": "Stable",
             "coordinator": "broker-0",
-            "members": ["c"],
+            "members": [{"name": "c", "note": ""}],
             "partitions": [{"topic": "events", "number": 0, "owner": "c", "committed": 5, "processed": -1}],
         }
     ]
