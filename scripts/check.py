@@ -60,7 +60,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "pipeline.jobs.audit": f"{_EDGES} storage client cluster chaos",  # judges what chaos runs leave
     "cluster": f"{_EDGES} client",
     "exporter": "config ids runtime",
-    "chaos": f"{_EDGES} storage client cluster watch",
+    "chaos": f"{_EDGES} storage client cluster page watch",
     "chaos.spark_reader": f"{_EDGES} client cluster pipeline",  # Spark as one of a run's readers
     "chaos.checker": "ids chaos.history",
     "chaos.history": "errors ids",

@@ -1,5 +1,6 @@
 """Protocol events, and what was done to a cluster from outside, as the page is told of them."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidelog.ports.recorder import Cause, ProtocolEvent
@@ -14,16 +15,16 @@ ELECTION: Final = "election"
 STALL: Final = "stall"
 CHANGE: Final = "change"
 MEND: Final = "mend"
-_MARKS: Final[dict[type, str]] = {
-    m.ControllerElected: ELECTION,
-    m.CoordinatorElected: ELECTION,
-    m.LeaderChosen: ELECTION,
-    m.LagNoticed: STALL,
-    m.HighWatermarkFrozen: STALL,
-    m.IsrChosen: CHANGE,
-    m.RebalanceBegun: CHANGE,
-    m.LogTruncated: CHANGE,
-    m.LogReset: CHANGE,
+_MARKS: Final = {
+    "ControllerElected": ELECTION,
+    "CoordinatorElected": ELECTION,
+    "LeaderChosen": ELECTION,
+    "LagNoticed": STALL,
+    "HighWatermarkFrozen": STALL,
+    "IsrChosen": CHANGE,
+    "RebalanceBegun": CHANGE,
+    "LogTruncated": CHANGE,
+    "LogReset": CHANGE,
 }
 
 
@@ -50,7 +51,7 @@ class Events:
         return {"n": number, "t": t, "process": "", "kind": kind, "text": text, "mark": mark, "struck": list(struck)}
 
     def event(self, t: float, process: str, life: int, event: ProtocolEvent) -> dict[str, Any]:
-        kind = type(event.fields)
+        fields = event.fields
         cause = event.cause if isinstance(event.cause, Cause) else None
         return {
             "n": self._next(),
@@ -58,14 +59,36 @@ class Events:
             "process": process,
             "life": life,
             "number": event.number,
-            "kind": kind.__name__,
-            "family": FAMILY_OF.get(kind),
+            "kind": type(fields).__name__,
+            "family": FAMILY_OF.get(type(fields)),
             "subject": subject_of(event.subject),
             "text": sentence(event),
             "cause": None if cause is None else list(cause),
-            "fault": self._shown_by(process, event.fields) if cause is None else None,
-            "mark": None if _is_no_news(event.fields) else _MARKS.get(kind),
-            "document": document_of(event.fields),
+            "fault": self._shown_by(process, type(fields).__name__, lambda name: getattr(fields, name))
+            if cause is None
+            else None,
+            "mark": _mark(type(fields).__name__, lambda name: getattr(fields, name)),
+            "document": document_of(fields),
+        }
+
+    def recorded(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """told: a line of a run's protocol.jsonl. KeyError, TypeError: it is none."""
+        cause, kind, field = told["cause"], told["kind"], told["fields"].__getitem__
+        named = None if cause is None else [cause["process"], cause["incarnation"], cause["number"]]
+        return {
+            "n": self._next(),
+            "t": told["t"],
+            "process": told["process"],
+            "life": told["incarnation"],
+            "number": told["number"],
+            "kind": kind,
+            "family": told["family"],
+            "subject": told["subject"],
+            "text": told["text"],
+            "cause": named,
+            "fault": self._shown_by(told["process"], kind, field) if named is None else None,
+            "mark": _mark(kind, field),
+            "document": None,
         }
 
     def cut(self, count: int) -> None:
@@ -78,28 +101,27 @@ class Events:
         self.count += 1
         return self.count - 1
 
-    def _shown_by(self, process: str, fields: Any) -> int | None:
-        match fields:
-            case m.BrokerSuspected() | m.BrokerCleared() | m.BrokerLost() | m.BrokerSeen() | m.LagNoticed():
-                names = [f"broker-{fields.broker_id}"]
-            case m.MemberDisconnected() | m.PingMissed() | m.AnswerMissed() | m.MemberGone():
-                names = [fields.consumer_id]
-            case m.ControllerElected():
+    def _shown_by(self, process: str, kind: str, field: Callable[[str], Any]) -> int | None:
+        match kind:
+            case "BrokerSuspected" | "BrokerCleared" | "BrokerLost" | "BrokerSeen" | "LagNoticed":
+                names = [f"broker-{field('broker_id')}"]
+            case "MemberDisconnected" | "PingMissed" | "AnswerMissed" | "MemberGone":
+                names = [field("consumer_id")]
+            case "ControllerElected":
                 names = [name for name in self._struck if name.startswith("controller-")]
-            case m.CoordinatorElected() | m.CoordinatorLost():
+            case "CoordinatorElected" | "CoordinatorLost":
                 names = [name for name in self._struck if name.startswith("broker-")]
-            case m.SessionLost() | m.BrokerRegistered() | m.ControllerResigned() | m.CoordinatorResigned():
+            case "SessionLost" | "BrokerRegistered" | "ControllerResigned" | "CoordinatorResigned":
                 names = [process]
             case _:
                 names = []
         return max((number for name in names for number in self._struck.get(name, ())[-1:]), default=None)
 
 
-def _is_no_news(fields: object) -> bool:
-    """The first leader of a partition, and a follower whose log is as the leader's."""
-    match fields:
-        case m.LeaderChosen(isr_before=before):
-            return not before
-        case m.LogTruncated(from_offset=before, to_offset=after):
-            return before == after
-    return False
+def _mark(kind: str, field: Callable[[str], Any]) -> str | None:
+    """The first leader of a partition is no news, nor is a follower whose log is as the leader's."""
+    if kind == m.LeaderChosen.__name__ and not field("isr_before"):
+        return None
+    if kind == m.LogTruncated.__name__ and field("from_offset") == field("to_offset"):
+        return None
+    return _MARKS.get(kind)

@@ -34,7 +34,7 @@ def failover(*steps: Event) -> Failover:
 
 def rendered(found: Failover) -> str:
     template = page.environment().get_template("failovers.html.j2")
-    return template.render(failovers=[sequence.draw(found, "data/a run")], failovers_note="")
+    return template.render(failovers=[sequence.draw(found, "data/a run")], failovers_note="", files=[])
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ Whatever is missing there, since the run was cut off, is missing on the page, wh
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from tidelog.chaos.checker.names import RULES
 from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.verdict import Anomaly, Example, Gap, Verdict
 from tidelog.chaos.checking import HISTORY, RUN, VERDICT, CannotCheck, read_promise
-from tidelog.chaos.report import cluster_view, panels, sequence, units
+from tidelog.chaos.report import cluster_view, panels, sequence, steps_page, units
 from tidelog.chaos.report.canvas import Canvas, embedded
 from tidelog.chaos.report.panels import Panel
 from tidelog.chaos.report.timeline import UNANSWERED, Timeline, Where, timeline
@@ -46,7 +47,6 @@ OPERATIONS_MAX: Final = 8
 """Of one example."""
 FAULTS_TOLD: Final = 6
 """In the paragraph at the top; the legend of the time line has more."""
-NO_EVENTS: Final = "The run has kept no protocol events: `tidelog chaos run` keeps them since release 0.3.0."
 MOMENT: Final = re.compile(r"\b(at|from|to) (\d+\.\d+) s\b")
 
 
@@ -85,6 +85,8 @@ class Run:
 
 def write_report(directory: Path) -> Path:
     """The path of the page. CannotCheck when the directory holds none; HistoryDamaged, ValueError when a file is no such file."""
+    with suppress(CannotCheck):  # this page says what is wrong
+        steps_page.write_steps(directory)
     page = directory / FILE_NAME
     page.write_text(render(read_run(directory)), encoding="utf-8")
     return page
@@ -130,7 +132,7 @@ def _failovers(directory: Path, leaders: LeaderTimes) -> tuple[Sequence[Failover
         events = read_events(directory)
     except (OSError, ValueError) as error:
         return (), f"The steps are not known: {error}."
-    return (leaders.failovers(events), "") if events else ((), NO_EVENTS)
+    return (leaders.failovers(events), "") if events else ((), steps_page.NO_EVENTS)
 
 
 def _plan(path: Path, about: Mapping[str, Any]) -> Scenario | None:

@@ -188,16 +188,24 @@ def check(directory: RunArgument, output: FormatOption = Format.TEXT) -> None:
 
 
 @app.command()
-def report(directory: RunArgument) -> None:
+def report(
+    directory: RunArgument,
+    with_steps: Annotated[
+        bool, typer.Option("--steps", help="Write steps.html too: the cluster and its protocol events, in one picture.")
+    ] = False,
+) -> None:
     """Write the page of a run anew, report.html: it needs no network, and a browser opens it as it is.
 
-    Example: tidelog chaos report data/chaos/row-01-kill-leader-1
+    Example: tidelog chaos report data/chaos/row-01-kill-leader-1 --steps
     """
     from tidelog.chaos.checking import CannotCheck
     from tidelog.chaos.history import HistoryDamaged
     from tidelog.chaos.report.page import write_report
+    from tidelog.chaos.report.steps_page import write_steps
 
     try:
+        if with_steps:
+            print(write_steps(directory))
         print(write_report(directory))
     except (CannotCheck, HistoryDamaged) as error:
         raise CommandError(str(error), EXIT_NO_VERDICT) from None
