@@ -41,6 +41,7 @@ where_things_are() {
     else
         row Grafana "not here" "its image cannot be pulled; the next 'make up' tries again"
     fi
+    row Watch "http://localhost:$(setting WATCH_PORT 8089)" "the cluster and its protocol events, as they happen"
     row Prometheus "http://localhost:$(setting PROMETHEUS_PORT 9090)" "alerts at /alerts"
     row Brokers "$(printf "$host:%s " "${broker_ports[@]}")" "TIDELOG_BOOTSTRAP_SERVERS, if you set it, takes commas"
     row "Break it" "scripts/chaos/kill_leader.sh" "a leader dies under load, and every record is judged"

@@ -2,6 +2,7 @@
 
 import json
 import time
+import urllib.request
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -21,6 +22,7 @@ SERVICES = [
     "traffic",
     "zookeeper-exporter",
     "prometheus",
+    "watch",
 ]
 
 
@@ -64,6 +66,22 @@ def test_a_watch_sees_agents_through_brokers(project: ComposeProject) -> None:
     until(lambda: watched() == {"agent-1", "agent-2", "agent-3"}, "events of all agents", timeout_s=30)
 
 
+@pytest.mark.smoke
+def test_the_page_shows_the_brokers(project: ComposeProject) -> None:
+    until(lambda: shown(project) == dict.fromkeys(BROKERS, "up"), "the page shows them", timeout_s=30)
+
+
+def shown(project: ComposeProject) -> dict[str, str]:
+    """States of the brokers as the page has them."""
+    url = f"http://127.0.0.1:{project.settings['WATCH_PORT']}/stream"
+    with urllib.request.urlopen(url, timeout=20) as stream:
+        for line in stream:
+            if line.startswith(b"data: ") and "picture" in (found := json.loads(line[6:])):
+                processes = found["picture"]["processes"]
+                return {each["name"]: each["state"] for each in processes if each["kind"] == "broker"}
+    return {}
+
+
 def test_a_dead_leader_makes_nothing_unhealthy_and_no_brokers_do(project: ComposeProject) -> None:
     others = sorted({*SERVICES} - {*BROKERS})
     workers = ["agent-1", "agent-2", "agent-3", "traffic"]
@@ -86,6 +104,7 @@ def test_a_dead_leader_makes_nothing_unhealthy_and_no_brokers_do(project: Compos
                 project.faults.start(name)
     back = time.time()
     until(lambda: last_acknowledgement(project) > back, "clients that find all brokers", timeout_s=20, interval_s=0.5)
+    until(lambda: shown(project) == dict.fromkeys(BROKERS, "up"), "the page shows them again", timeout_s=20)
     for name in SERVICES:
         project.wait_health(name)
 

@@ -45,6 +45,7 @@ def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
         "spark-master": 1,
         "spark-worker": 2,
         "traffic": 1,
+        "watch": 1,
         "zookeeper": 3,
         "zookeeper-exporter": 1,
     }
@@ -132,7 +133,7 @@ def test_m06_prometheus_scrapes_every_container_of_ours(description: dict[str, A
     targets = set(re.findall(r'"([\w-]+):\d+"', text)) | set(re.findall(r'names: \["([\w-]+)"\]', text))
     scraped = (targets - {"localhost"}) | SCRAPED_BY_EXPORTER | {"prometheus"}
     scraped |= {f"broker-{n}" for n in GROWN}
-    assert scraped == set(processes(description)) - {"grafana"} - SPARK
+    assert scraped == set(processes(description)) - {"grafana", "watch"} - SPARK, "the page has no metrics"
 
 
 @pytest.mark.smoke

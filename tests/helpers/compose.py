@@ -34,6 +34,7 @@ PORTS: Final = (
     "BROKER_5_PORT",
     "PROMETHEUS_PORT",
     "GRAFANA_PORT",
+    "WATCH_PORT",
     "SPARK_MASTER_PORT",
     "SPARK_HISTORY_PORT",
 )

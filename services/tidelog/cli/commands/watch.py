@@ -30,7 +30,14 @@ _WEB_LAST: Final = 1_000
 """Events of each process from before the watch, on the page."""
 _NAME_WIDTH: Final = len("controller-1")
 
+_PartitionOption = Annotated[
+    str | None,
+    typer.Option("--partition", metavar="TOPIC-N", help="Without events of other partitions, such as events-0."),
+]
 _WebOption = Annotated[bool, typer.Option("--web", help="Show it in the browser, with pictures of the cluster.")]
+_WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Of --web: wait for a broker that answers, however long it takes.")
+]
 _ListenOption = Annotated[
     str | None,
     typer.Option("--listen", metavar="HOST:PORT", help="Of --web. Default: 127.0.0.1:8089, or the next free port."),
@@ -52,10 +59,7 @@ async def watch(
     topic: Annotated[
         str | None, typer.Option("--topic", help="Without events of other topics.", autocompletion=completion.topics)
     ] = None,
-    partition: Annotated[
-        str | None,
-        typer.Option("--partition", metavar="TOPIC-N", help="Without events of other partitions, such as events-0."),
-    ] = None,
+    partition: _PartitionOption = None,
     group: Annotated[
         str | None, typer.Option("--group", help="Without events of other groups.", autocompletion=completion.groups)
     ] = None,
@@ -81,6 +85,7 @@ async def watch(
     ] = _Format.TEXT,
     web: _WebOption = False,
     listen: _ListenOption = None,
+    wait: _WaitOption = False,
 ) -> None:
     """Watch elections, ISR changes, orders, truncations and rebalances as they happen, a line each.
 
@@ -94,9 +99,9 @@ async def watch(
     Example: tidelog watch --partition events-0 --for 30s
     """
     if web:
-        return await _web(on, _request(topic, partition, group, kind or (), last or _WEB_LAST), listen)
-    if listen is not None:
-        raise bad_input("--listen is for --web")
+        return await _web(on, _request(topic, partition, group, kind or (), last or _WEB_LAST), listen, wait)
+    if listen is not None or wait:
+        raise bad_input("--listen and --wait are for --web")
     if output is _Format.MERMAID and last is None and duration is None:
         raise bad_input("--format mermaid draws what has ended: add --for 30s or --last 100")
     wanted = _request(topic, partition, group, kind or (), last or 0)
@@ -119,7 +124,7 @@ async def watch(
         await follower.stop()
 
 
-async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None) -> None:
+async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None, wait: bool) -> None:
     from tidelog.client.observer import ClusterObserver
     from tidelog.page.hub import Hub
     from tidelog.page.live import LiveSource
@@ -131,7 +136,8 @@ async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None) -> 
         at = listening(address, exactly=listen is not None)
     except Busy as error:
         raise CommandError(str(error)) from None
-    await on.reach()
+    if not wait:
+        await on.reach()
     servers, notes = on.settings().bootstrap_servers, list[str]()
     observer = ClusterObserver(servers, on.ports)
     follower = ProtocolWatch(servers, on.ports, wanted, notes.append)
