@@ -90,6 +90,7 @@ def test_ports_are_published_on_this_machine_alone_and_none_of_zookeeper(descrip
         "broker-5": [("127.0.0.1", "59092")],
         "grafana": [("127.0.0.1", "3000")],
         "prometheus": [("127.0.0.1", "9090")],
+        "watch": [("127.0.0.1", "8089")],
         "spark-history": [("127.0.0.1", "18080")],
         "spark-master": [("127.0.0.1", "8080")],
     }
