@@ -47,46 +47,29 @@ function connected(is) {
 
 const token = () => new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 
-function post(path, body) {
+// Asks the server for something. Returns its answer; null if there is none, and then says why.
+async function ask(path, body, undone) {
   const headers = { "Content-Type": "application/json", "X-Tidelog-Token": token() };
-  return fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+  try {
+    const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+    if (answer.ok) return answer;
+    const { error } = await answer.json().catch(() => ({}));
+    fail(error || `refused, status ${answer.status}`);
+  } catch {
+    fail(`The server does not answer. ${undone}`);
+  }
+  return null;
 }
 
-async function refusal(answer) {
-  const text = await answer.text();
-  try {
-    return JSON.parse(text).error || `refused, status ${answer.status}`;
-  } catch {
-    return `refused, status ${answer.status}`;
-  }
-}
-
-// Sends a command. Returns whether the server has taken it.
-export async function command(body) {
-  try {
-    const answer = await post("./do", body);
-    if (answer.ok) return true;
-    fail(await refusal(answer));
-  } catch {
-    fail("The server does not answer. Nothing was done.");
-  }
-  return false;
-}
+export const command = (body) => ask("./do", body, "Nothing was done.");
 
 export async function save(as) {
-  try {
-    const answer = await post("./save", { as });
-    if (!answer.ok) {
-      fail(await refusal(answer));
-      return;
-    }
-    const name = /filename="?([^";]+)"?/.exec(answer.headers.get("Content-Disposition") ?? "");
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await answer.blob());
-    link.download = name?.[1] ?? (as === "page" ? "tidelog.html" : "tidelog.yaml");
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  } catch {
-    fail("The server does not answer. Nothing was saved.");
-  }
+  const answer = await ask("./save", { as }, "Nothing was saved.");
+  if (!answer) return;
+  const name = /filename="?([^";]+)"?/.exec(answer.headers.get("Content-Disposition") ?? "");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await answer.blob());
+  link.download = name?.[1] ?? (as === "page" ? "tidelog.html" : "tidelog.yaml");
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -12,6 +12,12 @@ const root = document.getElementById("stage");
 let drawn = null;
 let drawnChain = null;
 
+render(
+  svg`${Array.from({ length: COLOURS }, (_, i) => svg`<pattern id="hatch-${i}" class="c${i}" width="5" height="5"
+    patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M1,0V5" /></pattern>`)}`,
+  document.getElementById("patterns"),
+);
+
 export function stage(changed) {
   const { picture } = shown();
   const found = chain();
