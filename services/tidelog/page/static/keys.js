@@ -38,21 +38,35 @@ const KEYS = [
 ];
 const NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", Escape: "Esc" };
 
+const STEER = [" ", "ArrowLeft", "ArrowRight"];
+
+// A field has its keys, a button has Enter, and a form has Space, too. All other keys steer the page.
+function steers({ target, key }) {
+  const inForm = target.closest("form");
+  if (target.closest("input, select, textarea")) return key === "Escape" || (!inForm && STEER.includes(key));
+  return !target.closest("button, a, summary") || !(key === "Enter" || (key === " " && inForm));
+}
+
 export function keys() {
+  let byMouse = false;
+  document.addEventListener("pointerdown", () => (byMouse = true), true);
   document.addEventListener("keydown", (event) => {
+    byMouse = false;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog[open]") || !steers(event)) return;
     const { target, key } = event;
-    const inField = target.closest("input, select, textarea");
-    if (inField && key !== "Escape") return;
-    if (target.closest("button, a") && (key === " " || key === "Enter")) return;
     const found = KEYS.find(([names]) => names.includes(key));
     if (!found) return;
     event.preventDefault();
-    if (inField) target.blur();
-    if (inField && !target.form) return; // Esc leaves a filter, and keeps the selection
+    const isFilter = target.localName === "select" && !target.form;
+    if (target.closest("input, select, button")) target.blur(); // so that the key does not act on it, too
+    if (isFilter && key === "Escape") return; // leaves a filter, and keeps the selection
     found[2]();
   });
+  // What was pressed with the mouse gives the keyboard back to the page.
+  for (const [type, what] of [["click", "button, summary"], ["change", "select"]]) {
+    document.addEventListener(type, ({ target }) => byMouse && !target.closest("form") && target.closest(what)?.blur(), true);
+  }
 }
 
 function why() {
