@@ -15,7 +15,7 @@ const sizes = new ResizeObserver(() => {
   document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`);
   document.documentElement.style.setProperty("--top", `${main.offsetTop}px`);
 });
-for (const each of [header, ...document.querySelectorAll("#time, #bands, #error, #lesson")]) sizes.observe(each);
+for (const each of [header, ...document.querySelectorAll("#bands, #error, #lesson")]) sizes.observe(each);
 const SAVES = { page: "save page", story: "save story" };
 
 export function head() {

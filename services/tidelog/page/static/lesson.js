@@ -5,62 +5,55 @@ import { command } from "tidelog/source.js";
 import { state, touch } from "tidelog/state.js";
 
 const root = document.getElementById("lesson");
-let answerOf = ""; // the lesson whose answer is open
-let folded = false;
 
 export function lesson() {
-  const found = state.lesson;
-  root.hidden = !found;
-  if (!found) {
-    render(nothing, root);
-    return;
-  }
-  const name = `${found.number} ${found.title}`;
-  render(
-    html`<div class="row"><h2>Lesson ${found.number}: ${found.title}</h2>
-        <button data-key="fold" aria-expanded=${!folded} @click=${fold}>${folded ? "unfold" : "fold"}</button>
-        ${state.hello?.lessons?.length ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}</div>
-      ${found.says ? html`<p class="says" id="says">${found.says}</p>` : nothing}
-      ${folded
-        ? nothing
-        : html`<div class="columns"><p class="words">${found.text}</p><div>${question(found, name)}</div></div>`}`,
-    root,
-  );
+  root.hidden = !state.lesson;
+  render(state.lesson ? panel(state.lesson) : nothing, root);
 }
 
-function question(found, name) {
-  const asks = found.asks && !state.saved;
-  const known = (found.expectations ?? []).filter(({ held }) => typeof held === "boolean"); // others would give the answer away
-  const open = (found.expectations?.length ?? 0) - known.length;
-  return html`<div class="question ${asks ? "open" : ""}">
-      <b>What do you think?</b> <span class="words">${found.question}</span>
-      ${asks
-        ? html`<button class="main" data-key="play-on" @click=${() => command({ play: true })}>Play on</button>`
-        : nothing}</div>
-    ${answerOf === name
-      ? html`<p class="words answer" id="answer">${found.answer}</p>`
-      : html`<button class=${found.ended ? "main" : ""} data-key="answer" @click=${() => show(name)}>Show the answer</button>`}
-    ${found.expectations?.length
-      ? html`<ul class="expectations">${known.map(expectation)}
-          ${open ? html`<li class="soft"><b>○</b> ${open} more to be checked as time passes</li>` : nothing}</ul>` : nothing}`;
+function panel({ number, title, text, question, answer, asks, says, ended, expectations, changed }) {
+  const [folded, untold, answered] = ["fold", "text", "answer"].map((part) => state.flipped.has(part));
+  const isOpen = asks && !state.saved;
+  return html`<div class="row"><h2>Lesson ${number}: ${title}</h2>
+      ${flip("fold", folded ? "unfold" : "fold", !folded)}
+      ${folded ? nothing : flip("text", untold ? "show the text" : "hide the text", !untold)}
+      ${state.hello?.lessons?.length ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}
+      ${says ? html`<span class="says" id="says">${says}</span>` : nothing}</div>
+    ${folded && !isOpen ? nothing : html`<div class="columns">
+      ${folded || untold ? nothing : html`<p class="words">${text}</p>`}
+      <div><div class="question ${isOpen ? "open" : ""}"><b>What do you think?</b> <span class="words">${question}</span></div>
+        <div class="row">${isOpen
+            ? html`<button class="main" data-key="play-on" @click=${() => command({ play: true })}>Play on</button>` : nothing}
+          ${flip("answer", answered ? "hide the answer" : "show the answer", answered, ended && !answered ? "main" : "")}
+          ${expectations?.length ? summary(expectations, changed) : nothing}</div>
+        ${answered ? html`<p class="words answer" id="answer">${answer}</p>` : nothing}</div>
+      ${state.flipped.has("checks") ? checks(expectations ?? [], changed) : nothing}</div>`}`;
 }
 
-function expectation({ text, held, found }) {
-  if (held) return html`<li><b class="ok">✓ ok</b> ${text}</li>`;
-  return html`<li><b class="bad">✗ FAILED</b> ${text}${found ? html`: <span class="bad">${found}</span>` : nothing}</li>`;
+// A button that opens or closes a part, until another story begins.
+function flip(part, word, isOpen, look = "") {
+  return html`<button data-key=${part} class=${look} aria-expanded=${Boolean(isOpen)} @click=${() => {
+    if (!state.flipped.delete(part)) state.flipped.add(part);
+    touch("lesson");
+  }}>${word}</button>`;
 }
 
-function show(name) {
-  answerOf = name;
-  touch("lesson");
+// Checks stay closed until they are asked for: they give the answer away.
+function summary(all, changed) {
+  const [holds, fails, waits] = [true, false, undefined].map((is) => all.filter(({ held }) => (held ?? undefined) === is).length);
+  const word = changed ? "You have changed this run, so the lesson's checks may fail"
+    : `${holds} of ${all.length} checks hold${waits ? " so far" : ""}${fails ? `, ${fails} FAILED` : ""}`;
+  return flip("checks", word, state.flipped.has("checks"), `link ${fails && !changed ? "bad" : ""}`);
 }
 
-function fold() {
-  folded = !folded;
-  touch("lesson");
+function checks(all, changed) {
+  const known = all.filter(({ held }) => typeof held === "boolean");
+  const no = changed ? html`<b class="soft">✗ does not</b>` : html`<b class="bad">✗ FAILED</b>`;
+  return html`<ul class="expectations">
+    ${known.map(({ text, held, found }) => html`<li>${held ? html`<b class="ok">✓ ok</b>` : no} <span>${text}${found && !held
+      ? html`: <span class=${changed ? "soft" : "bad"}>${found}</span>` : nothing}</span></li>`)}
+    ${known.length < all.length
+      ? html`<li class="soft"><b>○</b> ${all.length - known.length} more to be checked as time passes</li>` : nothing}</ul>`;
 }
 
-export function again() {
-  answerOf = "";
-  command({ story: state.hello?.story ?? "" });
-}
+export const again = () => command({ story: state.hello?.story ?? "" });

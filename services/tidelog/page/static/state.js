@@ -31,6 +31,7 @@ export const state = {
   selected: null, // n of an event
   filter: { process: "", subject: "", family: "" },
   moment: null, // `t` and `n` to which the reader went back; null: the newest. Null where the server goes back.
+  flipped: new Set(), // parts of the lesson that the reader has opened or closed
   playing: false, // a recorded run plays
   speed: 1, // of a recorded run
 };
@@ -136,7 +137,7 @@ function start(same) {
   const { hello, picture, lesson } = state;
   Object.assign(state, empty());
   if (same) Object.assign(state, { picture, lesson }); // so that a new connection does not blank the page
-  else Object.assign(state, { hello, selected: null, moment: null, playing: false, missed: 0, error: "" });
+  else Object.assign(state, { hello, selected: null, moment: null, flipped: new Set(), playing: false, missed: 0, error: "" });
   if (!same) state.filter = { process: "", subject: "", family: "" };
   touch("hello", "picture", "events", "time", "lesson", "selected", "filter", "bands", "error");
 }
