@@ -57,6 +57,10 @@ export function diagram() {
   );
 }
 
+export function scrollToDiagram() {
+  root.scrollIntoView();
+}
+
 function laneOf(event) {
   return isWrite(event) ? "zookeeper" : event.process || OUTSIDE;
 }

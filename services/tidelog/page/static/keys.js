@@ -2,9 +2,10 @@
 
 import { html, render } from "lit-html";
 import { actOf, choose, closeForm } from "tidelog/acts.js";
+import { scrollToDiagram } from "tidelog/diagram.js";
 import { openLessons } from "tidelog/head.js";
 import { state } from "tidelog/state.js";
-import { clear, focusFilter, move } from "tidelog/story.js";
+import { clear, focusFilter, go, move } from "tidelog/story.js";
 import { faster, home, newest, step, toggle } from "tidelog/time.js";
 
 const dialog = document.getElementById("help");
@@ -22,6 +23,7 @@ const KEYS = [
   [["ArrowUp"], "select the event before", () => move(-1)],
   [["ArrowDown"], "select the next event", () => move(1)],
   [["Enter", "w"], "why? go to the chain of the selected event", why],
+  [["g"], "go to the moment of the selected event", go],
   [["Escape"], "close the form, or clear the selection", () => closeForm() || clear()],
   [["f"], "filter the story", focusFilter],
   [["l"], "lessons", openLessons],
@@ -71,7 +73,7 @@ export function keys() {
 
 function why() {
   if (state.selected === null) move(-1);
-  requestAnimationFrame(() => document.getElementById("diagram").scrollIntoView({ block: "nearest" }));
+  requestAnimationFrame(scrollToDiagram);
 }
 
 export function help() {

@@ -2,7 +2,9 @@
 
 import { html, nothing, render } from "lit-html";
 import { chain } from "tidelog/chain.js";
+import { scrollToDiagram } from "tidelog/diagram.js";
 import { eventOf, indexOf, isAct, isAdvance, isWord, select, shown, state, timeText, touch } from "tidelog/state.js";
+import { goToEvent } from "tidelog/time.js";
 
 const CHUNK = 64; // events
 const ROW_PX = 27; // a first guess, until a row has been drawn
@@ -161,7 +163,7 @@ function rowOf(row) {
   const kind = isAct(event) ? "act" : isWord(event) ? "say" : event.mark ?? "";
   const broken = kind === "act" && event.mark === "fault" ? "broken" : "";
   return html`<li role="option" class="${role} ${kind} ${broken}" id="event-${row.n}" data-n=${row.n} aria-selected=${role === "selected"}
-    @click=${() => select(row.n)}>
+    @click=${({ detail }) => (detail > 1 && state.selected !== null ? go() : select(row.n))}>
     <time>${timeText(row.t)}</time><span class="role" title=${WORD[role] ?? nothing}>${MARK[role] ?? ""}</span>
     <span class="text">${kind === "act" || kind === "say" ? nothing : html`<b>${[...row.processes].join(", ")}</b> `}${event.text}
     ${count > 1 ? html`<small title="${count} steps until ${timeText(event.t)}">×${count}</small>` : nothing}</span>
@@ -173,6 +175,7 @@ const FILTERS = [["process", "all processes"], ["subject", "all subjects"], ["fa
 function drawHead() {
   const { event, causes, effects, more } = chain();
   const filtered = Object.values(state.filter).some(Boolean);
+  const before = list.offsetTop;
   render(
     html`<div class="row"><h2>Story</h2>
       ${FILTERS.map(
@@ -189,18 +192,21 @@ function drawHead() {
     ${event ? why(event, causes, effects, more) : nothing}`,
     head,
   );
+  if (!following) list.scrollTop += list.offsetTop - before; // rows stay where they are on the screen
 }
 
 function why(event, causes, effects, more) {
   const first = causes[0];
   return html`<div id="why">
     <p><b>Why?</b> ${first
-      ? html`It began ${timeText(first.t)} with <button class="link" @click=${() => select(first.n)}
+      ? html`It began at ${timeText(first.t)} with <button class="link" @click=${() => select(first.n)}
           >${isAct(first) || !first.process ? "" : `${first.process} `}${first.text}</button>`
       : isAct(event) ? "It was done from outside." : "No cause of this event is known."}
-    <span class="soft">${causes.length} ↑ causes, ${more ? "more than " : ""}${effects.length} ↓ effects</span>
-    <button data-key="clear" title="clear (Esc)" aria-label="clear the selection" @click=${() => clear()}>×</button></p>
+    <span class="soft">${causes.length} ↑ causes, ${more ? "more than " : ""}${effects.length} ↓ effects</span></p>
     ${event.document ? html`<p class="document">${event.document}</p>` : nothing}
+    <p class="row"><button data-key="go" title="to the moment just after this event (g, or double-click)" @click=${go}>go there</button>
+      <button class="link" data-key="drawn" title="go to it (w)" @click=${scrollToDiagram}>the chain is drawn below</button>
+      <button data-key="clear" title="clear (Esc)" aria-label="clear the selection" @click=${() => clear()}>×</button></p>
   </div>`;
 }
 
@@ -225,6 +231,11 @@ export function follow() {
 export function clear() {
   select(null);
   follow();
+}
+
+// To the moment just after the selected event.
+export function go() {
+  if (state.selected !== null) goToEvent(state.selected);
 }
 
 function reveal(n) {

@@ -156,9 +156,10 @@ export function newest() {
   touch("time");
 }
 
-// Shows the moment just after an event if it is later than the moment shown.
-export function reach(n) {
-  if (shown().n > n) return;
+// Shows the moment just after an event.
+export function goToEvent(n) {
+  setPlaying(false);
+  aim = null;
   if (driven()) send({ event: n });
   else goLocally(eventOf(n)?.t ?? shown().t, n + 1);
 }

@@ -3,7 +3,7 @@
 import { html, nothing, render } from "lit-html";
 import { seconds, shown, state, touch } from "tidelog/state.js";
 import { showEvent } from "tidelog/story.js";
-import { reach } from "tidelog/time.js";
+import { goToEvent } from "tidelog/time.js";
 
 const root = document.getElementById("verdict");
 const bands = document.getElementById("bands");
@@ -48,7 +48,7 @@ function broken({ found, violation }) {
 }
 
 function show(n) {
-  reach(n);
+  if (shown().n <= n) goToEvent(n);
   showEvent(n);
 }
 
