@@ -2,13 +2,14 @@
 
 import { html, nothing, render, svg } from "lit-html";
 import { chain } from "tidelog/chain.js";
-import { causeOf, eventOf, isAct, isWord, isWrite, select, timeText, touch } from "tidelog/state.js";
+import { causeOf, isAct, isWord, isWrite, select, timeText, touch } from "tidelog/state.js";
 
 const STEPS_MAX = 40;
 const CAUSES_MAX = 20;
 const LEFT = 96; // for the times
 const LINE = 15;
 const OUTSIDE = "outside"; // the lane of acts that concern no single process
+const ZOOKEEPER = "zookeeper"; // the lane that writes go to
 
 const measure = document.createElement("canvas").getContext("2d");
 const root = document.getElementById("diagram");
@@ -34,11 +35,15 @@ export function diagram() {
   const steps = [...causes, found.event, ...found.effects].slice(0, STEPS_MAX);
   const left = found.causes.length - causes.length;
   const more = causes.length + 1 + found.effects.length - steps.length;
-  const lanes = [...new Set(steps.flatMap((step) => (isWrite(step) ? [step.process, "zookeeper"] : [laneOf(step)])))];
+  const processes = new Set(steps.map((step) => step.process));
+  const laneOf = (step) => step.process || struckBy(step, processes);
+  const lanes = [...new Set(steps.flatMap((step) => (isWrite(step) ? [step.process, ZOOKEEPER] : [laneOf(step)])))];
   const at = (lane) => LEFT + ((lanes.indexOf(lane) + 0.5) * (width - LEFT)) / lanes.length;
   let y = 12;
   const rows = steps.map((step) => {
-    const row = place(step, steps, at, width, y, found.roles.get(step.n));
+    const cause = steps.find(({ n }) => n === causeOf(step)) ?? step;
+    const [from, to] = isWrite(step) ? [step.process, ZOOKEEPER] : [laneOf(cause), laneOf(step)];
+    const row = place(step, at(from), at(to), width, y, found.roles.get(step.n));
     y += row.height;
     return row;
   });
@@ -61,8 +66,9 @@ export function scrollToDiagram() {
   root.scrollIntoView();
 }
 
-function laneOf(event) {
-  return isWrite(event) ? "zookeeper" : event.process || OUTSIDE;
+// An act is drawn at the process that its text names first.
+function struckBy({ text, struck = [] }, processes) {
+  return text.split(/[\s,:]+/).find((word) => word && (processes.has(word) || struck.includes(word))) ?? struck[0] ?? OUTSIDE;
 }
 
 function short(name, width) {
@@ -71,11 +77,7 @@ function short(name, width) {
 }
 
 // Decides where a step is drawn. Texts are wrapped by measure, since SVG does not wrap.
-function place(step, steps, at, width, y, role) {
-  const cause = causeOf(step);
-  const before = cause === null || cause < steps[0].n ? null : eventOf(cause);
-  const to = at(laneOf(step));
-  const from = isWrite(step) ? at(step.process) : before ? at(laneOf(before)) : to;
+function place(step, from, to, width, y, role) {
   const middle = (from + to) / 2;
   const lines = wrap(step.text, Math.min(width - LEFT - 8, Math.max(420, Math.abs(from - to) - 40)));
   const half = Math.max(...lines.map((line) => measure.measureText(line).width)) / 2;
