@@ -43,12 +43,12 @@ function summary(all, changed) {
   const [holds, fails, waits] = [true, false, undefined].map((is) => all.filter(({ held }) => (held ?? undefined) === is).length);
   const word = changed ? "You have changed this run, so the lesson's checks may fail"
     : `${holds} of ${all.length} checks hold${waits ? " so far" : ""}${fails ? `, ${fails} FAILED` : ""}`;
-  return flip("checks", word, state.flipped.has("checks"), `link ${fails && !changed ? "bad" : ""}`);
+  return flip("checks", word, state.flipped.has("checks"), `link ${changed ? "soft" : fails ? "bad" : ""}`);
 }
 
 function checks(all, changed) {
   const known = all.filter(({ held }) => typeof held === "boolean");
-  const no = changed ? html`<b class="soft">✗ does not</b>` : html`<b class="bad">✗ FAILED</b>`;
+  const no = changed ? html`<b class="soft">✗ no</b>` : html`<b class="bad">✗ FAILED</b>`;
   return html`<ul class="expectations">
     ${known.map(({ text, held, found }) => html`<li>${held ? html`<b class="ok">✓ ok</b>` : no} <span>${text}${found && !held
       ? html`: <span class=${changed ? "soft" : "bad"}>${found}</span>` : nothing}</span></li>`)}

@@ -161,7 +161,8 @@ function segments(start, end, epochs, x, view) {
 // -- groups ------------------------------------------------------------------------------------------------------------
 
 function groupBox(group, { subjects }) {
-  const owned = new Map(group.members.map((member) => [member, []]));
+  const owned = new Map(group.members.map(({ name }) => [name, []]));
+  const notes = new Map(group.members.map(({ name, note }) => [name, note]));
   for (const each of group.partitions) {
     const owner = each.owner || "no owner";
     if (!owned.has(owner)) owned.set(owner, []);
@@ -171,7 +172,8 @@ function groupBox(group, { subjects }) {
     <b>group ${group.name}</b>
     <small>${group.phase}, generation ${group.generation}, coordinator ${group.coordinator || "none"}</small>
     <table><thead><tr><th>member</th><th>partitions, with the offsets committed / processed</th></tr></thead><tbody>
-      ${[...owned].map(([member, partitions]) => html`<tr data-member=${member}><th scope="row">${member}</th><td>
+      ${[...owned].map(([member, partitions]) => html`<tr data-member=${member}><th scope="row">${member}
+        ${notes.get(member) ? html`<small class="warn">${notes.get(member)}</small>` : nothing}</th><td>
         ${partitions.length ? partitions.map((each) => html`<span class="owned">${nameOf(each)}
           <small>${offset(each.committed)} / ${offset(each.processed)}</small></span> `) : html`<span class="soft">none</span>`}
       </td></tr>`)}

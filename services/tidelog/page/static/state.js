@@ -18,6 +18,7 @@ const empty = () => ({
   filters: { process: new Set(), subject: new Set(), family: new Set() },
   time: null,
   lesson: null,
+  members: new Map(), // group -> names of all members that pictures have shown
   epoch: {}, // another object after each change that is not an addition at the end
 });
 
@@ -88,6 +89,11 @@ const takers = {
   },
   picture(picture) {
     state.picture = picture;
+    for (const group of picture.groups ?? []) {
+      group.members = group.members.map((member) => (typeof member === "string" ? { name: member } : member));
+      const seen = group.members.map(({ name }) => name);
+      state.members.set(group.name, new Set([...(state.members.get(group.name) ?? []), ...seen]));
+    }
     if (!driven()) {
       state.pictures.push(picture);
       if (state.pictures.length > PICTURES_MAX) state.pictures.splice(0, TRIM / 10);

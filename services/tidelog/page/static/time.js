@@ -7,7 +7,14 @@ import { countUntil, driven, end, eventOf, indexOf, recorded, shown, state, time
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 25, 50, 100];
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400];
 const TICK_MS = 100;
-const SHAPES = { fault: "M-5,5 0,-5 5,5Z", election: "M-5,0 0,-5 5,0 0,5Z", stall: "M-4,-4 4,-4 4,4 -4,4Z" };
+// Shapes of marks, and what they stand for.
+const MARKS = {
+  fault: ["M-5,5 0,-5 5,5Z", "a fault"],
+  mend: ["M-5,-5 0,5 5,-5Z", "a fault ends"],
+  election: ["M-5,0 0,-5 5,0 0,5Z", "an election"],
+  stall: ["M-4,-4 4,-4 4,4 -4,4Z", "a stall"],
+  change: ["M-4,0A4,4 0 0 1 4,0A4,4 0 0 1 -4,0Z", "an ISR, a log or a group changes"],
+};
 
 const root = document.getElementById("time");
 let drawnMarks = null;
@@ -64,8 +71,11 @@ function scrub(t) {
     <svg><line class="track" x1="0" x2="100%" y1="12" y2="12" /><line class="known" x1="0" x2=${x(known)} y1="12" y2="12" />
       <line class="past" x1="0" x2=${x(t)} y1="12" y2="12" />
       ${marks(from, to, step, x)}
-      <circle cx=${x(t)} cy="12" r="6" /></svg></div>`;
+      <circle cx=${x(t)} cy="12" r="6" /></svg></div>${legend}`;
 }
+
+const legend = html`<div class="legend marks">${Object.entries(MARKS).map(([mark, [shape, word]]) => html`<span><svg width="12"
+  height="12" viewBox="-6 -6 12 12" aria-hidden="true"><path class="mark ${mark}" d=${shape} /></svg> ${word}</span>`)}</div>`;
 
 function marks(from, to, step, x) {
   const now = `${from} ${to} ${state.marks.length} ${state.marks.at(-1)?.n} ${state.marks[0]?.n} ${state.hello.wall_ms}`;
@@ -75,9 +85,9 @@ function marks(from, to, step, x) {
   for (let at = from; at <= to + step / 2; at += step) ticks.push(at);
   drawnMarks = svg`${ticks.map((at, i) => svg`<text x=${x(at)} y="33"
       text-anchor=${i === 0 ? "start" : i === ticks.length - 1 ? "end" : "middle"}>${tick(at, step)}</text>`)}
-    ${state.marks.filter((mark) => mark.t >= from && SHAPES[mark.mark]).map(
-      (mark) => svg`<svg class="mark ${mark.mark}" data-n=${mark.n} x=${x(mark.t)} y="12"><path d=${SHAPES[mark.mark]}>
-        <title>${timeText(mark.t)} ${mark.mark}: ${mark.process ? `${mark.process} ` : ""}${mark.text}</title></path></svg>`,
+    ${state.marks.filter((mark) => mark.t >= from && MARKS[mark.mark]).map(
+      (mark) => svg`<svg class="mark ${mark.mark}" data-n=${mark.n} x=${x(mark.t)} y="12"><path d=${MARKS[mark.mark][0]}>
+        <title>${timeText(mark.t)} ${MARKS[mark.mark][1]}: ${mark.process ? `${mark.process} ` : ""}${mark.text}</title></path></svg>`,
     )}`;
   return drawnMarks;
 }

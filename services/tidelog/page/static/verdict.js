@@ -28,14 +28,16 @@ export function verdict() {
   );
 }
 
-function figures({ acknowledged, waiting, lost, duplicated, reordered, longest_wait: wait, sound }) {
+function figures({ acknowledged, waiting, lost, duplicated, reordered, repeated, longest_wait: wait, sound, allows }) {
   const judged = [[lost, "lost"], [duplicated, "duplicated"], [reordered, "reordered"]];
-  return html`<b class="seal ${sound ? "ok" : "bad"}">${sound ? "✓ sound" : "✗ not sound"}</b>
+  return html`<span title=${allows || nothing}><b class="seal ${sound ? "ok" : "bad"}">${sound ? "✓ sound" : "✗ not sound"}</b>
+      ${allows ? html`<small class="soft" id="allows">(${allows})</small>` : nothing}</span>
     <span data-count="acknowledged"><b>${count(acknowledged)}</b> acknowledged</span>
     <span data-count="waiting"><b>${count(waiting)}</b> waiting</span>
     ${judged.map(
       ([number, word]) => html`<span data-count=${word} class=${number ? "bad" : "ok"}><b>${count(number)}</b> ${word}</span>`,
     )}
+    ${repeated > 0 ? html`<span data-count="repeated"><b>${count(repeated)}</b> processed again</span>` : nothing}
     <span data-count="longest_wait">longest wait <b>${seconds(wait)}</b></span>`;
 }
 
