@@ -13,7 +13,6 @@ const BUTTONS = ["kill", "start", "pause", "resume", "restart"];
 
 const root = document.getElementById("acts");
 const dialog = document.getElementById("confirm");
-let open = ""; // the act whose form is open
 let values = {};
 let focus = false;
 
@@ -35,23 +34,22 @@ export function quickActs(process) {
   )}</span>`;
 }
 
-export function acts(changed) {
+export function acts() {
   const all = state.hello?.acts ?? [];
   root.hidden = !all.length;
   if (!all.length) {
     render(nothing, root);
     return;
   }
-  if (changed.has("hello") && !actOf(open)) open = "";
   const groups = [...new Set(all.map((act) => act.group))];
   render(
     html`<h2>Break it</h2>
       ${groups.map((group) => html`<div class="row"><span class="soft">${GROUPS[group] ?? group}</span>
         ${all.filter((act) => act.group === group).map(
-          (act) => html`<button data-do=${act.do} aria-expanded=${open === act.do} class=${open === act.do ? "on" : ""}
+          (act) => html`<button data-do=${act.do} aria-expanded=${state.form === act.do} class=${state.form === act.do ? "on" : ""}
             @click=${() => choose(act.do)}>${act.label}</button>`,
         )}</div>`)}
-      ${actOf(open) ? form(actOf(open)) : nothing}`,
+      ${actOf(state.form) ? form(actOf(state.form)) : nothing}`,
     root,
   );
   if (!focus) return;
@@ -59,24 +57,22 @@ export function acts(changed) {
   (root.querySelector("form [name]") ?? root.querySelector("form button"))?.focus();
 }
 
-// Opens the form of an act, or does it at once if there is nothing to fill in. Returns whether there is such an act.
+// Opens the form of an act, or does it at once if there is nothing to fill in.
 export function choose(name, toggle = true) {
   const act = actOf(name);
-  if (!act) return false;
-  if (!act.fields.length) {
-    carryOut(act, {});
-    return true;
+  if (!act?.fields.length) {
+    if (act) carryOut(act, {});
+    return;
   }
-  open = toggle && open === name ? "" : name;
+  state.form = toggle && state.form === name ? "" : name;
   values = Object.fromEntries(act.fields.map((field) => [field.name, field.value ?? firstOf(act, field)]));
-  focus = open !== "";
+  focus = state.form !== "";
   touch("acts");
-  return true;
 }
 
 export function closeForm() {
-  const was = open !== "";
-  open = "";
+  const was = state.form !== "";
+  state.form = "";
   touch("acts");
   return was;
 }

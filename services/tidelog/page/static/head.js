@@ -16,7 +16,6 @@ const sizes = new ResizeObserver(() => {
   document.documentElement.style.setProperty("--top", `${main.offsetTop}px`);
 });
 for (const each of [header, ...document.querySelectorAll("#bands, #error, #lesson")]) sizes.observe(each);
-const SAVES = { page: "save page", story: "save story" };
 
 export function head() {
   const { hello } = state;
@@ -31,9 +30,7 @@ export function head() {
       ${state.saved ? html`<span class="soft">saved</span>` : nothing}
       ${lessons.length ? html`<button data-key="lessons" title="lessons (l)" @click=${openLessons}>lessons</button>` : nothing}
       ${lessons.length && !hello.story ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}
-      ${(hello.saves ?? []).map(
-        (as) => html`<button data-save=${as} @click=${() => save(as)}>${SAVES[as] ?? `save ${as}`}</button>`,
-      )}
+      ${(hello.saves ?? []).map((as) => html`<button data-save=${as} @click=${() => save(as)}>save ${as}</button>`)}
       <button data-key="help" title="keys (?)" aria-label="keys" @click=${help}>?</button>`,
     root,
   );

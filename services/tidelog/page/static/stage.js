@@ -12,12 +12,6 @@ const root = document.getElementById("stage");
 let drawn = null;
 let drawnChain = null;
 
-render(
-  svg`${Array.from({ length: COLOURS }, (_, i) => svg`<pattern id="hatch-${i}" class="c${i}" width="5" height="5"
-    patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M1,0V5" /></pattern>`)}`,
-  document.getElementById("patterns"),
-);
-
 export function stage(changed) {
   const { picture } = shown();
   const found = chain();
@@ -184,7 +178,10 @@ const offset = (value) => (value < 0 ? "?" : value);
 
 const sample = (fill, word) => html`<span><svg class="log ${fill} sample" aria-hidden="true">
   <rect class="seg c0" x="1" y="1" width="20" height="9" /></svg>${word}</span>`;
-const legend = html`<div class="legend">
+const patterns = html`<svg id="patterns" width="0" height="0" aria-hidden="true">${Array.from({ length: COLOURS }, (_, i) => svg`
+  <pattern id="hatch-${i}" class="c${i}" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+  <path d="M1,0V5" /></pattern>`)}</svg>`;
+const legend = html`<div class="legend">${patterns}
   ${sample("in", "in the ISR")}${sample("asked", "asked for")}${sample("out", "not in sync")}${sample("gone", "down")}
   <span><svg class="log sample" aria-hidden="true"><rect class="high" x="9" width="2" height="12" /></svg>high watermark</span>
   <span>★ leader</span><span>colour and e<i>n</i>: leader epoch <i>n</i></span></div>`;

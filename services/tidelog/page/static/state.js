@@ -6,6 +6,7 @@ const PICTURES_MAX = 2_000;
 const MARKS_MAX = 1_000;
 const NAMES_MAX = 1_000;
 const TRIM = 1_000; // Dropping many at once keeps the work for each new event constant.
+export const NO_FILTER = { process: "", subject: "", family: "" };
 
 const empty = () => ({
   hello: null,
@@ -22,18 +23,24 @@ const empty = () => ({
   epoch: {}, // another object after each change that is not an addition at the end
 });
 
+// What belongs to the reader, until another story begins.
+const fresh = () => ({
+  selected: null, // n of an event
+  filter: { ...NO_FILTER },
+  form: "", // the act whose form is open
+  flipped: new Set(), // parts of the lesson that the reader has opened or closed
+  moment: null, // `t` and `n` to which the reader went back; null: the newest. Null where the server goes back.
+  playing: false, // a recorded run plays
+  missed: 0,
+  error: "",
+});
+
 export const state = {
   ...empty(),
+  ...fresh(),
   saved: false,
   connected: true,
   gone: "",
-  error: "",
-  missed: 0,
-  selected: null, // n of an event
-  filter: { process: "", subject: "", family: "" },
-  moment: null, // `t` and `n` to which the reader went back; null: the newest. Null where the server goes back.
-  flipped: new Set(), // parts of the lesson that the reader has opened or closed
-  playing: false, // a recorded run plays
   speed: 1, // of a recorded run
 };
 
@@ -141,10 +148,8 @@ const takers = {
 
 function start(same) {
   const { hello, picture, lesson } = state;
-  Object.assign(state, empty());
-  if (same) Object.assign(state, { picture, lesson }); // so that a new connection does not blank the page
-  else Object.assign(state, { hello, selected: null, moment: null, flipped: new Set(), playing: false, missed: 0, error: "" });
-  if (!same) state.filter = { process: "", subject: "", family: "" };
+  // A new connection to the same story does not blank the page.
+  Object.assign(state, empty(), same ? { picture, lesson } : { hello, ...fresh() });
   touch("hello", "picture", "events", "time", "lesson", "selected", "filter", "bands", "error");
 }
 

@@ -3,7 +3,7 @@
 import { html, nothing, render } from "lit-html";
 import { chain } from "tidelog/chain.js";
 import { scrollToDiagram } from "tidelog/diagram.js";
-import { eventOf, indexOf, isAct, isAdvance, isWord, select, shown, state, timeText, touch } from "tidelog/state.js";
+import { NO_FILTER, eventOf, indexOf, isAct, isAdvance, isWord, select, shown, state, timeText, touch } from "tidelog/state.js";
 import { goToEvent } from "tidelog/time.js";
 
 const CHUNK = 64; // events
@@ -153,18 +153,18 @@ function roleOf(row, { roles }) {
   return found.includes("selected") ? "selected" : found[0] ?? "";
 }
 
-const MARK = { cause: "↑", selected: "●", effect: "↓" };
-const WORD = { cause: "a cause", selected: "selected", effect: "an effect" };
+const ROLES = { cause: ["↑", "a cause"], selected: ["●", "selected"], effect: ["↓", "an effect"] };
 
 function rowOf(row) {
   const event = row.last;
   const count = row.numbers.length;
   const role = roleOf(row, chain());
+  const [sign = "", word = nothing] = ROLES[role] ?? [];
   const kind = isAct(event) ? "act" : isWord(event) ? "say" : event.mark ?? "";
   const broken = kind === "act" && event.mark === "fault" ? "broken" : "";
   return html`<li role="option" class="${role} ${kind} ${broken}" id="event-${row.n}" data-n=${row.n} aria-selected=${role === "selected"}
     @click=${({ detail }) => (detail > 1 && state.selected !== null ? go() : select(row.n))}>
-    <time>${timeText(row.t)}</time><span class="role" title=${WORD[role] ?? nothing}>${MARK[role] ?? ""}</span>
+    <time>${timeText(row.t)}</time><span class="role" title=${word}>${sign}</span>
     <span class="text">${kind === "act" || kind === "say" ? nothing : html`<b>${[...row.processes].join(", ")}</b> `}${event.text}
     ${count > 1 ? html`<small title="${count} steps until ${timeText(event.t)}">×${count}</small>` : nothing}</span>
   </li>`;
@@ -218,7 +218,7 @@ function setFilter(name, value) {
 }
 
 export function clearFilter() {
-  state.filter = { process: "", subject: "", family: "" };
+  state.filter = { ...NO_FILTER };
   touch("filter");
 }
 
