@@ -5,7 +5,7 @@ import { actOf, choose, closeForm } from "tidelog/acts.js";
 import { scrollToDiagram } from "tidelog/diagram.js";
 import { openLessons } from "tidelog/head.js";
 import { state } from "tidelog/state.js";
-import { clear, focusFilter, go, move } from "tidelog/story.js";
+import { clear, focusFilter, go, move, moveToMark } from "tidelog/story.js";
 import { faster, home, newest, step, toggle } from "tidelog/time.js";
 
 const dialog = document.getElementById("help");
@@ -22,6 +22,8 @@ const KEYS = [
   [["-"], "slower", () => faster(-1)],
   [["ArrowUp"], "select the event before", () => move(-1)],
   [["ArrowDown"], "select the next event", () => move(1)],
+  [["n"], "select the next event that the time bar marks", () => moveToMark(1)],
+  [["N"], "select the marked event before", () => moveToMark(-1)],
   [["Enter", "w"], "why? go to the chain of the selected event", why],
   [["g"], "go to the moment of the selected event", go],
   [["Escape"], "close the form, or clear the selection", () => closeForm() || clear()],

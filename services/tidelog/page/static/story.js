@@ -9,6 +9,8 @@ import { goToEvent } from "tidelog/time.js";
 const CHUNK = 64; // events
 const ROW_PX = 27; // a first guess, until a row has been drawn
 
+const QUIET = "without orders and high watermarks"; // a choice among the kinds
+
 const list = document.getElementById("story");
 const head = document.getElementById("story-head");
 
@@ -50,12 +52,13 @@ function toEnd() {
 
 export function story(changed) {
   const { n } = shown();
-  if (changed.has("filter") || changed.has("hello") || epoch !== state.epoch || n < upto) rebuild();
+  const found = chain();
+  const hides = found !== drawnChain && state.filter.family === QUIET;
+  if (changed.has("filter") || changed.has("hello") || epoch !== state.epoch || n < upto || hides) rebuild();
   epoch = state.epoch;
   for (let i = indexOf(upto); i < state.events.length && state.events[i].n < n; i++) addRow(state.events[i]);
   upto = Math.max(upto, Math.min(n, (state.events.at(-1)?.n ?? -1) + 1));
   list.classList.toggle("wall", Number.isFinite(state.hello?.wall_ms));
-  const found = chain();
   if (found !== drawnChain) for (const chunk of chunks.values()) chunk.dirty = true;
   drawnChain = found;
   placeChunks();
@@ -104,7 +107,15 @@ function chunkOf(n) {
 function wanted(event) {
   if (isAct(event) || isWord(event)) return true;
   const { process, subject, family } = state.filter;
-  return (!process || event.process === process) && (!subject || event.on === subject) && (!family || event.family === family);
+  if ((process && event.process !== process) || (subject && event.on !== subject && !isOfMember(event, subject))) return false;
+  if (family === QUIET) return (event.family !== "orders" && !isAdvance(event)) || chain().roles.has(event.n);
+  return !family || event.family === family;
+}
+
+// What a member does to a partition has that partition as its subject.
+function isOfMember({ family, process, text }, group) {
+  const members = family === "member" && state.members.get(group);
+  return Boolean(members) && (members.has(process) || text.split(" ").includes(group));
 }
 
 const allRows = () => [...chunks.keys()].sort((a, b) => a - b).flatMap((number) => chunks.get(number).rows);
@@ -166,7 +177,7 @@ function rowOf(row) {
     @click=${({ detail }) => (detail > 1 && state.selected !== null ? go() : select(row.n))}>
     <time>${timeText(row.t)}</time><span class="role" title=${word}>${sign}</span>
     <span class="text">${kind === "act" || kind === "say" ? nothing : html`<b>${[...row.processes].join(", ")}</b> `}${event.text}
-    ${count > 1 ? html`<small title="${count} steps until ${timeText(event.t)}">×${count}</small>` : nothing}</span>
+    ${count > 1 ? html`<small>×${count}, ${timeText(row.t).replace(" s", "")}–${timeText(event.t)}</small>` : nothing}</span>
   </li>`;
 }
 
@@ -182,7 +193,7 @@ function drawHead() {
         ([name, all]) => html`<select aria-label="filter by ${name}" data-filter=${name}
           @change=${(change) => setFilter(name, change.target.value)}>
           <option value="" .selected=${!state.filter[name]}>${all}</option>
-          ${[...state.filters[name]].sort().map(
+          ${[...(name === "family" ? [QUIET] : []), ...[...state.filters[name]].sort()].map(
             (each) => html`<option value=${each} .selected=${state.filter[name] === each}>${each}</option>`,
           )}</select>`,
       )}
@@ -204,7 +215,7 @@ function why(event, causes, effects, more) {
       : isAct(event) ? "It was done from outside." : "No cause of this event is known."}
     <span class="soft">${causes.length} ↑ causes, ${more ? "more than " : ""}${effects.length} ↓ effects</span></p>
     ${event.document ? html`<p class="document">${event.document}</p>` : nothing}
-    <p class="row"><button data-key="go" title="to the moment just after this event (g, or double-click)" @click=${go}>go there</button>
+    <p class="row"><button data-key="go" title="to just after this event (g, or a double click)" @click=${go}>go there</button>
       <button class="link" data-key="drawn" title="go to it (w)" @click=${scrollToDiagram}>the chain is drawn below</button>
       <button data-key="clear" title="clear (Esc)" aria-label="clear the selection" @click=${() => clear()}>×</button></p>
   </div>`;
@@ -238,8 +249,10 @@ export function go() {
   if (state.selected !== null) goToEvent(state.selected);
 }
 
-function reveal(n) {
+// Chunks that come into sight get their true heights a frame later, so it looks again.
+function reveal(n, again = 3) {
   following = false;
+  drawHead();
   const rows = allRows();
   const at = rows.findLastIndex((row) => row.n <= n);
   const row = rows[at];
@@ -253,7 +266,7 @@ function reveal(n) {
   const view = list.getBoundingClientRect(); // scrollIntoView would move the page, too
   if (line && line.top < view.top) list.scrollTop -= view.top - line.top + 8;
   else if (line && line.bottom > view.bottom) list.scrollTop += line.bottom - view.bottom + 8;
-  drawHead();
+  if (again) requestAnimationFrame(() => state.selected === n && reveal(n, again - 1));
 }
 
 // Selects the next line in a direction; the newest one if none is selected.
@@ -263,6 +276,14 @@ export function move(by) {
   const at = state.selected === null ? rows.length : rows.findLastIndex((row) => row.n <= state.selected);
   const to = Math.min(Math.max(at + by, 0), rows.length - 1);
   select(rows[to].n);
+}
+
+// Selects the next event with a mark in a direction.
+export function moveToMark(by) {
+  const { n } = shown();
+  const from = state.selected ?? (by > 0 ? -1 : n);
+  const marks = state.marks.filter((mark) => mark.n < n && (by > 0 ? mark.n > from : mark.n < from));
+  if (marks.length) showEvent(marks.at(by > 0 ? 0 : -1).n);
 }
 
 export function focusFilter() {
