@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from "lit-html";
 import { command } from "tidelog/source.js";
-import { brokerOf, end, nameOf, shown, state, timeText, touch } from "tidelog/state.js";
+import { brokerOf, driven, end, nameOf, shown, state, timeText, touch } from "tidelog/state.js";
 
 const GROUPS = { process: "Processes", link: "Links", records: "Records", groups: "Groups", topics: "Topics" };
 // Acts of one process that have buttons at it, with the states in which they make sense.
@@ -18,6 +18,12 @@ let focus = false;
 
 export const actOf = (name) => state.hello?.acts?.find((act) => act.do === name);
 
+// What happens to the events after the moment shown if something is done now.
+export function pastNote() {
+  const { t, n } = shown();
+  return driven() && n < end().n ? `at ${timeText(t)}; what happened after it is dropped` : "";
+}
+
 function isQuick(act) {
   const fields = act?.fields ?? [];
   return fields.some((field) => field.name === "process") && fields.every((field) => field.name === "process" || !field.needed);
@@ -29,7 +35,8 @@ export function quickActs(process) {
   const fit = names.filter((name) => QUICK[name].includes(process.state) && isQuick(actOf(name)));
   if (!fit.length) return nothing;
   return html`<span class="quick">${fit.map(
-    (name) => html`<button data-act=${name} data-on=${process.name} aria-label="${actOf(name).label}: ${process.name}"
+    (name) => html`<button data-act=${name} data-on=${process.name} title=${pastNote() || nothing}
+      aria-label="${actOf(name).label}: ${process.name}"
       @click=${() => carryOut(actOf(name), { process: process.name })}>${name}</button>`,
   )}</span>`;
 }
@@ -37,17 +44,13 @@ export function quickActs(process) {
 export function acts() {
   const all = state.hello?.acts ?? [];
   root.hidden = !all.length;
-  if (!all.length) {
-    render(nothing, root);
-    return;
-  }
   const groups = [...new Set(all.map((act) => act.group))];
   render(
     html`<h2>Break it</h2>
       ${groups.map((group) => html`<div class="row"><span class="soft">${GROUPS[group] ?? group}</span>
         ${all.filter((act) => act.group === group).map(
-          (act) => html`<button data-do=${act.do} aria-expanded=${state.form === act.do} class=${state.form === act.do ? "on" : ""}
-            @click=${() => choose(act.do)}>${act.label}</button>`,
+          (act) => html`<button data-do=${act.do} aria-expanded=${state.form === act.do} @click=${() => choose(act.do)}
+            >${act.label}</button>`,
         )}</div>`)}
       ${actOf(state.form) ? form(actOf(state.form)) : nothing}`,
     root,
@@ -116,19 +119,19 @@ const brokersFirst = (one, other) => other.startsWith("broker") - one.startsWith
 const PLACEHOLDERS = { brokers: "0, 1, 2", settings: "key=value, key=value", seconds: "2s", number: "" };
 
 function form(act) {
-  const { t, n } = shown();
-  const past = n < end().n;
   const submit = (event) => {
     event.preventDefault();
     send(act);
   };
   return html`<form @submit=${submit} @keydown=${enter}>
     <b>${act.label}</b>
-    ${act.fields.map((field) => html`<label>${field.label}${field.needed ? "" : " (optional)"} ${input(field)}</label>`)}
+    ${act.fields.map((field) => html`<label>${field.label}${unless(field)} ${input(field)}</label>`)}
     <button class="main" type="submit">Do it</button>
-    ${past ? html`<small class="warn">at ${timeText(t)}; what happened after it is dropped</small>` : nothing}
+    <small class="warn">${pastNote()}</small>
   </form>`;
 }
+
+const unless = ({ needed, value }) => (needed ? "" : value ? ` (default ${value})` : " (optional)");
 
 // Enter opens the list of a select; here it sends the form, as in other fields. Space opens the list.
 function enter(event) {

@@ -20,16 +20,10 @@ let drawnAt = 0;
 export function diagram() {
   const found = chain();
   root.hidden = !found.event;
-  if (!found.event) {
-    drawn = null;
-    render(nothing, root);
-    return;
-  }
   const width = root.clientWidth - 28;
-  if (found === drawn && width === drawnAt) return;
+  if (width < 100 || (found === drawn && width === drawnAt)) return;
   drawn = found;
   drawnAt = width;
-  if (width < 100) return;
   measure.font = "600 12px system-ui, sans-serif"; // the selected step is bold
   const causes = found.causes.slice(-CAUSES_MAX);
   const steps = [...causes, found.event, ...found.effects].slice(0, STEPS_MAX);

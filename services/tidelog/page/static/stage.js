@@ -1,33 +1,33 @@
 // The cluster at the moment shown: processes as boxes, partitions as rows, replicas as bars.
 
 import { html, nothing, render, svg } from "lit-html";
-import { quickActs } from "tidelog/acts.js";
+import { pastNote, quickActs } from "tidelog/acts.js";
 import { chain } from "tidelog/chain.js";
-import { brokerOf, nameOf, seconds, shown } from "tidelog/state.js";
+import { brokerOf, nameOf, seconds, shown, state } from "tidelog/state.js";
 
 const COLOURS = 6;
 const SPANS = [16, 32, 64, 128, 256, 512, 1024]; // offsets that a bar shows; of a log that is further behind the end is not drawn
 
 const root = document.getElementById("stage");
-let drawn = null;
-let drawnChain = null;
+let drawn = [];
 
 export function stage(changed) {
   const { picture } = shown();
   const found = chain();
-  if (picture === drawn && found === drawnChain && !changed.has("hello")) return;
-  drawn = picture;
-  drawnChain = found;
-  if (!picture) {
-    render(html`<h2>Stage</h2><p class="soft">waiting for the first picture</p>`, root);
-    return;
-  }
+  const busy = state.time?.busy;
+  const past = !busy && state.hello?.acts?.length ? pastNote() : "";
+  const note = past ? `what you do is done ${past}` : state.cut;
+  const now = [picture, found, note, busy?.text, busy?.share];
+  if (now.every((each, i) => each === drawn[i]) && !changed.has("hello")) return;
+  drawn = now;
+  root.classList.toggle("busy", Boolean(busy));
+  const work = busy ? html`<p id="busy"><progress max="1" value=${busy.share}></progress> ${busy.text}</p>` : nothing;
+  if (!picture) return render(html`<h2>Stage</h2><p class="soft">waiting for the first picture</p>${work}`, root);
   const brokers = brokersOf(picture);
   const others = picture.processes.filter((process) => process.kind !== "broker");
-  const below = others.filter((process) => process.kind === "agent");
-  const above = others.filter((process) => process.kind !== "agent");
-  render(
-    html`<h2>Stage</h2>
+  const [below, above] = [true, false].map((is) => others.filter(({ kind }) => (kind === "agent") === is));
+  return render(
+    html`<div class="row"><h2>Stage</h2><small class="warn" id="note">${note}</small></div>
       <div class="boxes">${above.map((process) => box(process, found))}</div>
       <div class="wide"><table class=${brokers.length > 5 ? "many" : ""}>
         <thead><tr><th class="name"><span class="soft">partition</span></th>
@@ -43,7 +43,7 @@ export function stage(changed) {
         ? html`<ul class="faults">${picture.faults.map((fault) => html`<li>${fault}</li>`)}</ul>` : nothing}
       ${below.length ? html`<div class="boxes">${below.map((process) => box(process, found))}</div>` : nothing}
       ${(picture.groups ?? []).map((group) => groupBox(group, found))}
-      ${legend}`,
+      ${legend}${work}`,
     root,
   );
 }
@@ -184,4 +184,5 @@ const patterns = html`<svg id="patterns" width="0" height="0" aria-hidden="true"
 const legend = html`<div class="legend">${patterns}
   ${sample("in", "in the ISR")}${sample("asked", "asked for")}${sample("out", "not in sync")}${sample("gone", "down")}
   <span><svg class="log sample" aria-hidden="true"><rect class="high" x="9" width="2" height="12" /></svg>high watermark</span>
+  <span>numbers: log end (right), high watermark (below)</span>
   <span>★ leader</span><span>colour and e<i>n</i>: leader epoch <i>n</i></span></div>`;

@@ -31,6 +31,7 @@ const fresh = () => ({
   flipped: new Set(), // parts of the lesson that the reader has opened or closed
   moment: null, // `t` and `n` to which the reader went back; null: the newest. Null where the server goes back.
   playing: false, // a recorded run plays
+  cut: "", // what the reader's last act has dropped
   missed: 0,
   error: "",
 });
@@ -115,6 +116,7 @@ const takers = {
   time(time) {
     if (recorded() && !state.moment) state.moment = { t: time.t, n: time.n };
     state.time = time;
+    if (time.playing) state.cut = "";
     touch("time");
   },
   lesson(lesson) {
@@ -123,6 +125,7 @@ const takers = {
   },
   cut({ n }) {
     const at = indexOf(n);
+    state.cut = `${state.events.length - at} events after ${timeText(shown().t)} are dropped: they did not happen in this run`;
     forget(state.events.splice(at, state.events.length - at));
     state.marks = state.marks.filter((mark) => mark.n < n);
     state.pictures = state.pictures.filter((picture) => picture.n <= n);
@@ -130,16 +133,12 @@ const takers = {
     if (state.moment && state.moment.n > n) state.moment = null;
     touch("events", "selected");
   },
-  reset() {
-    start(false);
-  },
+  reset: () => start(false),
   dropped({ events }) {
     state.missed += events;
     touch("bands");
   },
-  error({ text }) {
-    fail(text);
-  },
+  error: ({ text }) => fail(text),
   gone({ text }) {
     state.gone = text;
     touch("bands");

@@ -24,7 +24,6 @@ export function time() {
   if (!state.hello) return;
   root.hidden = false;
   const { t } = shown();
-  const { text: busyText = "", share = 0 } = state.time?.busy ?? {};
   const playing = isPlaying();
   const word = playing ? "pause" : "play";
   render(
@@ -44,7 +43,6 @@ export function time() {
         ${state.moment && !recorded()
           ? html`<button data-key="newest" title="to the newest picture (End)" @click=${newest}>newest ▶︎|</button>`
           : nothing}
-        ${busyText ? html`<span id="busy"><progress max="1" value=${share}></progress> ${busyText}</span>` : nothing}
       </div>
       ${scrub(t)}`,
     root,
@@ -87,7 +85,7 @@ function marks(from, to, step, x) {
       text-anchor=${i === 0 ? "start" : i === ticks.length - 1 ? "end" : "middle"}>${tick(at, step)}</text>`)}
     ${state.marks.filter((mark) => mark.t >= from && MARKS[mark.mark]).map(
       (mark) => svg`<svg class="mark ${mark.mark}" data-n=${mark.n} x=${x(mark.t)} y="12"><path d=${MARKS[mark.mark][0]}>
-        <title>${timeText(mark.t)} ${MARKS[mark.mark][1]}: ${mark.process ? `${mark.process} ` : ""}${mark.text}</title></path></svg>`,
+        <title>${timeText(mark.t)} ${MARKS[mark.mark][1]}: ${mark.process} ${mark.text}</title></path></svg>`,
     )}`;
   return drawnMarks;
 }
@@ -152,16 +150,15 @@ export function step(by) {
   goLocally(last?.t ?? state.pictures[0]?.t ?? 0, last ? last.n + 1 : state.events[0]?.n ?? 0);
 }
 
+const first = () => (driven() ? 0 : state.pictures[0]?.t ?? 0);
+
 export function home() {
   setPlaying(false);
-  goToTime(driven() ? 0 : state.pictures[0]?.t ?? 0);
+  goToTime(first());
 }
 
 export function newest() {
-  if (driven()) {
-    goToTime(end().t);
-    return;
-  }
+  if (driven()) return goToTime(end().t);
   state.moment = recorded() ? end() : null;
   touch("time");
 }
@@ -196,8 +193,7 @@ export function toggle() {
 function setPlaying(is) {
   if (!recorded() || state.playing === is) return;
   state.playing = is;
-  if (is && shown().t >= end().t) home();
-  state.playing = is;
+  if (is && shown().t >= end().t) goToTime(first());
   if (is) play(performance.now());
   touch("time");
 }
