@@ -11,14 +11,13 @@ export function lesson() {
   render(state.lesson ? panel(state.lesson) : nothing, root);
 }
 
-function panel({ number, title, text, question, answer, asks, says, ended, expectations, changed }) {
+function panel({ number, title, text, question, answer, asks, ended, expectations, changed }) {
   const [folded, untold, answered] = ["fold", "text", "answer"].map((part) => state.flipped.has(part));
   const isOpen = asks && !state.saved;
   return html`<div class="row"><h2>Lesson ${number}: ${title}</h2>
       ${flip("fold", folded ? "unfold" : "fold", !folded)}
       ${folded ? nothing : flip("text", untold ? "show the text" : "hide the text", !untold)}
-      ${state.hello?.lessons?.length ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}
-      ${says ? html`<span class="says" id="says">${says}</span>` : nothing}</div>
+      ${state.hello?.lessons?.length ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}</div>
     ${folded && !isOpen ? nothing : html`<div class="columns">
       ${folded || untold ? nothing : html`<p class="words">${text}</p>`}
       <div><div class="question ${isOpen ? "open" : ""}"><b>What do you think?</b> <span class="words">${question}</span></div>

@@ -16,7 +16,7 @@ const VIEWS = [
   [time, ["hello", "time", "events", "picture"]],
   [verdict, ["hello", "picture", "time", "bands", "error"]],
   [lesson, ["hello", "lesson"]],
-  [stage, ["hello", "picture", "time", "selected", "events"]],
+  [stage, ["hello", "picture", "time", "selected", "events", "lesson"]],
   [acts, ["hello", "picture", "time", "acts"]],
   [story, ["hello", "events", "time", "selected", "filter"]],
   [diagram, ["hello", "events", "time", "selected"]],

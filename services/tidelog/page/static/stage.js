@@ -17,7 +17,8 @@ export function stage(changed) {
   const busy = state.time?.busy;
   const past = !busy && state.hello?.acts?.length ? pastNote() : "";
   const note = past ? `what you do is done ${past}` : state.cut;
-  const now = [picture, found, note, busy?.text, busy?.share];
+  const says = state.lesson?.says;
+  const now = [picture, found, note, says, busy?.text, busy?.share];
   if (now.every((each, i) => each === drawn[i]) && !changed.has("hello")) return;
   drawn = now;
   root.classList.toggle("busy", Boolean(busy));
@@ -27,7 +28,8 @@ export function stage(changed) {
   const others = picture.processes.filter((process) => process.kind !== "broker");
   const [below, above] = [true, false].map((is) => others.filter(({ kind }) => (kind === "agent") === is));
   return render(
-    html`<div class="row"><h2>Stage</h2><small class="warn" id="note">${note}</small></div>
+    html`<div class="row"><h2>Stage</h2>${says ? html`<span class="says" id="says">${says}</span>` : nothing}
+        <small class="warn" id="note">${note}</small></div>
       <div class="boxes">${above.map((process) => box(process, found))}</div>
       <div class="wide"><table class=${brokers.length > 5 ? "many" : ""}>
         <thead><tr><th class="name"><span class="soft">partition</span></th>
