@@ -54,7 +54,7 @@ class Opened:
     def form(self, key: str) -> None:
         """Presses a key that opens a form, and waits until the form has the keyboard."""
         self.press(key)
-        self.page.wait_for_function("document.activeElement.closest('#acts form') !== null")
+        self.page.wait_for_function("() => document.activeElement.closest('#acts form') !== null")
 
     def overflows(self) -> bool:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))

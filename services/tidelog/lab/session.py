@@ -87,7 +87,7 @@ class Session:
         self._verdict = Verdict(0, 0, 0, 0)
         self._counts = (0, 0, 0)
         """Records that are lost, duplicated and reordered, of which the verdict knows."""
-        self._judged_at = self._judging_s = self._judged_t = 0.0
+        self._judged_at, self._judging_s, self._judged_t = 0.0, 0.0, -1.0
         """Wall times of the last verdict, and the moment that it is of."""
         self._violation: dict[str, Any] | None = None
 
@@ -316,6 +316,8 @@ class Session:
         if told:
             self.events.extend(told)
             self._tell("events", told)
+        if self.time >= self.story.duration_s:
+            self._judge()  # the last expectations are of this moment
         picture = self._behind or self._keep(exact=not self.playing)
         if self._behind is None and (not self.frames or self.frames[-1]["t"] < picture["t"]):
             self.frames.append(picture)
@@ -339,9 +341,8 @@ class Session:
         leaders = {tp: cluster.view.partition(*tp).leader for tp in cluster.partitions()}
         counts = cluster.clients.contents.look(leaders)
         if counts != self._counts or (exact and self._judging_s < QUICK_S) or self._may_judge(began):
-            self._counts, self._verdict = counts, cluster.verdict_so_far(self.story.promised)
-            self._judged_at, self._judging_s = self._clock(), self._clock() - began
-            self._judged_t = self.time
+            self._counts = counts
+            self._judge()
         tally = cluster.clients.tally
         lost, duplicated, reordered = counts
         return {
@@ -357,6 +358,14 @@ class Session:
             "found": [f"{name}: {count}" for name, count in self._verdict.anomalies.items()],
             "violation": self._violation,
         }
+
+    def _judge(self) -> None:
+        """Asks the checker."""
+        if self._judged_t != self.time:
+            began = self._clock()
+            self._verdict = self._player.cluster.verdict_so_far(self.story.promised)
+            self._judged_at, self._judging_s = self._clock(), self._clock() - began
+            self._judged_t = self.time
 
     def _may_judge(self, now: float) -> bool:
         """The checker takes the longer, the more records there are."""

@@ -15,6 +15,7 @@ from tidelog.page.source import Commanded, Source
 NAMES_HERE: Final = ("127.0.0.1", "localhost")
 _TRIES: Final = 20
 _GRACE_S: Final = 1
+BACKLOG: Final = 128
 
 
 class Busy(OSError):
@@ -29,6 +30,7 @@ def listening(listen: Address, *, exactly: bool) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((listen.host, port))
+            found.listen(BACKLOG)  # the address is printed next, and may be opened at once
         except OSError as error:
             found.close()
             if not exactly and port < ports[-1]:

@@ -185,6 +185,18 @@ def test_a_lesson_asks_before_the_first_fault() -> None:
         told.session.close()
 
 
+def test_the_last_checks_know_the_verdict_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "QUICK_S", -1.0)
+    monkeypatch.setattr(sessions, "JUDGED_SHARE", 1e-12)
+    told = Told(load(find("4")))
+    try:
+        told.play(60.0)
+        told.play(60.0)
+        assert {each["held"] for each in told.last("lesson")["expectations"]} == {True}
+    finally:
+        told.session.close()
+
+
 def test_a_violation_stops_time_until_the_reader_goes_back(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = LabCluster.after_step
     told.session.close()

@@ -49,7 +49,6 @@ def serving(source: Puppet | None) -> Iterator[tuple[int, Hub]]:
     app = application(hub, [f"127.0.0.1:{port}", f"localhost:{port}"], source or Puppet(), source, TOKEN)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [at]})
-    at.listen()
     thread.start()
     try:
         yield port, hub
@@ -168,7 +167,6 @@ def test_the_twenty_first_page_is_told_why(page: tuple[int, Hub, Puppet]) -> Non
 
 def test_a_port_that_is_taken_is_told_or_passed_over() -> None:
     taken = listening(Address("127.0.0.1", 0), exactly=True)
-    taken.listen()
     port: int = taken.getsockname()[1]
     try:
         with pytest.raises(Busy, match=rf"port {port} of 127\.0\.0\.1: .*; choose another one with --listen"):
