@@ -39,7 +39,7 @@ def sample(kind: Any, topic: str) -> Any:
     """A message in which every topic has the name `topic`, every list one item, every number is 3."""
     values: dict[str, Any] = {}
     for each in dataclasses.fields(kind):
-        kind_of_item = get_args(each.type)[0] if get_origin(each.type) is tuple else each.type
+        kind_of_item = get_args(each.type)[0] if get_args(each.type) else each.type  # of a list, or of an optional one
         value: Any = 3
         if dataclasses.is_dataclass(kind_of_item):
             value = sample(kind_of_item, topic)
