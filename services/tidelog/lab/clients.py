@@ -50,14 +50,10 @@ class Sends:
         """Records without an answer so far."""
         return self.count - self.acked - self.failed.total()
 
-    def told(self) -> str:
-        """Returns what became of the records, in words."""
-        where = ", ".join(
-            f"{self.topic}-{number} from {min(offsets)} to {max(offsets)}"
-            for number, offsets in sorted(self.offsets.items())
-        )
-        acked = f"{self.acked} of {self.count} records are acknowledged" + (f": {where}" if where else "")
-        return "; ".join([acked, *(f"{count} failed: {code}" for code, count in self.failed.items())])
+    def outcome(self) -> str:
+        """Returns what became of the records, with the offsets of those that were acknowledged."""
+        where = [f"{self.topic}-{number} at {_span(offsets)}" for number, offsets in sorted(self.offsets.items())]
+        return ": ".join([str(self), *([", ".join(where)] if where else [])])
 
     def expect(self, places: Sequence[int]) -> Sequence[int]:
         """Counts records that are about to be sent."""
@@ -197,3 +193,7 @@ def polled(name: str, id_: int, began: float, now: float, records: Sequence[Cons
         for (topic, partition), some in groupby(records, key=lambda each: (each.topic, each.partition))
     )
     return Polled(now, name, id_, began, reads, final=final)
+
+
+def _span(offsets: Sequence[int]) -> str:
+    return str(offsets[0]) if len(offsets) == 1 else f"{min(offsets)} to {max(offsets)}"

@@ -7,7 +7,7 @@ from itertools import cycle
 from typing import Final
 
 from tidelog.chaos.checker.promise import Loss
-from tidelog.chaos.history import ASSIGNED, Ownership, Record
+from tidelog.chaos.history import ASSIGNED, Ownership, Record, Watermark
 from tidelog.client.admin import Admin
 from tidelog.client.offsets import LATEST
 from tidelog.client.records import ConsumerRecord
@@ -293,7 +293,7 @@ class LabCluster:
     def heal(self, source: str | None, target: str | None) -> None:
         """Mends one link, or all: both ways."""
         if source is None or target is None:
-            self.say("all links are mended")
+            self.say("all links are mended", mends=True)
             self.sim.network.heal_all()
             self.sim.network.disturb(LinkFaults())
             for node in self.sim.nodes.values():
@@ -423,7 +423,7 @@ class LabCluster:
         numbers, sends = self._numbers(topic, partition), Sends(topic, acks)
         where = topic if partition is None else f"{topic}-{partition}"
         self.say(f"{count} records are produced to {where} with acks={acks}")
-        sends.on_end = lambda: self.say(sends.told())
+        sends.on_end = lambda: self.say(sends.outcome())
         places = [numbers[each % len(numbers)] for each in range(count)]
         self.tasks.start("produce", self.clients.send(sends, sends.expect(places)))
         return sends
@@ -482,15 +482,18 @@ class LabCluster:
         """Reads every partition twice, and judges all that clients have seen so far."""
         tps = self.partitions()
         readable = [tp for tp in tps if await self._readable(tp)]
-        began, final = self.now(), []
+        began, final, history = self.now(), [], [*self.clients.history, *self._watermarks()]
         for _ in range(FINAL_READERS if readable else 0):
             final += (await self.clients.read(readable, final=True))[1]
         unread = [tp for tp in tps if tp not in readable]
-        return judge(self.clients.history, final, unread, lost=lost, began=began, now=self.now())
+        return judge(history, final, unread, lost=lost, began=began, now=self.now())
 
     def verdict_so_far(self, lost: Loss) -> Verdict:
         """Judges by the logs as they are, of which nothing in the cluster is told. No time passes."""
-        found = {tp: peek(self.sim.world, tp, self.view.partition(*tp).leader) for tp in self.partitions()}
+        found = {
+            (tp := TopicPartition(each.topic, each.number)): peek(self.sim.world, tp, each.leader)
+            for each in self.view.partitions()
+        }
         readable = {tp: records for tp, records in found.items() if records is not None}
         unread, now = [tp for tp in found if tp not in readable], self.now()
         final: list[Record] = []
@@ -499,7 +502,16 @@ class LabCluster:
             final.append(Ownership(now, ASSIGNED, name, tuple(readable), final=True))
             records = [record for some in readable.values() for record in some]
             final.append(polled(name, -1 - number, now, now, records, final=True))
-        return judge(self.clients.history, final, unread, lost=lost, began=now, now=now)
+        history = [*self.clients.history, *self._watermarks()]
+        return judge(history, final, unread, lost=lost, began=now, now=now)
+
+    def _watermarks(self) -> Iterator[Watermark]:
+        """Yields what leaders say now. The checker knows of a new leader only what clients were told, else."""
+        for each in self.view.partitions():
+            found = each.at.get(each.leader)
+            if found is not None and found.leads:
+                at = (self.now(), each.topic, each.number, each.leader)
+                yield Watermark(*at, found.epoch, found.high_watermark, found.log_end, found.log_start)
 
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(name, number) for name in self.view.topics() for number in range(self.view.count(name))]

@@ -12,9 +12,9 @@ from tidelog.lab.session import Session
 from tidelog.lab.story import Story, StoryError
 from tidelog.lab.story_file import find, lessons, load
 from tidelog.page.hub import Hub
+from tidelog.page.messages import hello
 from tidelog.page.source import File, Refused
 from tidelog.ports.clock import Clock
-from tidelog.release import VERSION
 
 FRAME_S: Final = 0.1
 """Between two pictures while time passes."""
@@ -85,18 +85,9 @@ class LabSource:
         self._lesson = lesson
 
     def _hello(self, story: Story, lesson: str) -> dict[str, Any]:
-        return {
-            "source": "lab",
-            "title": "Tidelog lab",
-            "about": f"{story.heading} (seed {story.seed})",
-            "release": VERSION,
-            "time": "driven",
-            "wall_ms": None,
-            "acts": acts(),
-            "saves": list(SAVES),
-            "lessons": _lessons(),
-            "story": lesson,
-        }
+        about = f"{story.heading} (seed {story.seed})"
+        can = {"acts": acts(), "saves": list(SAVES), "lessons": _lessons()}
+        return hello("lab", "Tidelog lab", about, "driven", story=lesson, **can)
 
     def _do(self, command: Mapping[str, Any]) -> None:
         session = self._session

@@ -101,12 +101,6 @@ class Player:
         return self.engine.advance(until_s, halted)
 
     @property
-    def next_beat(self) -> Beat | None:
-        """The action or word that comes next."""
-        coming = (moment for moment in self._moments[self._next :] if moment.is_beat)
-        return next((self._beats[moment.number] for moment in coming), None)
-
-    @property
     def added(self) -> Sequence[Beat]:
         return self._added
 
@@ -117,7 +111,7 @@ class Player:
         """
         self._play(beat)
         later = [self._beats[moment.number] for moment in self._moments[self._next :] if moment.is_beat]
-        self._drop([each for each in later if each in self._added])
+        self._drop([each for each in later if _is_among(each, self._added)])
         coming = [each for each in later if not _is_among(each, self._added)]
         place = len(self.story.beats) - len(coming)
         self.story = replace(self.story, beats=(*self.story.beats[:place], beat, *self.story.beats[place:]))

@@ -5,7 +5,7 @@ from typing import Any
 from tidelog.lab.session import Session
 from tidelog.lab.story_text import written
 from tidelog.page import files
-from tidelog.page.hub import VERSION
+from tidelog.page.messages import VERSION
 from tidelog.page.source import File
 
 

@@ -9,6 +9,7 @@ from tidelog.ids import NO_OFFSET, TopicPartition
 from tidelog.lab.clients import ACKS, Clients
 from tidelog.lab.cluster import SLOW_OPS, ZOOKEEPER, LabCluster
 from tidelog.lab.view import DOWN, UP, Partition, Replica
+from tidelog.page.messages import shown
 from tidelog.replica.isr import PendingExpand, PendingShrink
 from tidelog.replica.leader import LeaderState
 from tidelog.testing.net_exchange import Link
@@ -16,25 +17,25 @@ from tidelog.testing.sim_agent import AgentNode
 from tidelog.testing.sim_node import SimNode
 from tidelog.wire import znodes
 
-PARTITIONS_MAX: Final = 40
 STANDS_S: Final = 0.1
 """A high watermark that is behind for less than this is not worth a word."""
 SILENT_S: Final = 1.0
 """A member answers pings several times in its session timeout; a pause that is shorter than this is none."""
 _OFFLINE: Final = "offline"
+_UNKNOWN: Final = "unknown"
 
 
-def scene(cluster: LabCluster) -> dict[str, Any]:
-    """Returns everything of a picture but its verdict and the number of its events."""
-    partitions = cluster.view.partitions()
+def scene(cluster: LabCluster, partitions: Sequence[Partition]) -> dict[str, Any]:
+    """Returns everything of a picture but its verdict and the number of its events.
+
+    partitions: all of this moment.
+    """
     leaders = _leaders(cluster)
     rows = [_partition(cluster, each, leaders.get(_tp(each))) for each in partitions]
-    shown = _worst(rows)
     return {
         "t": round(cluster.now(), 6),
         "processes": [*_processes(cluster), *_producers(cluster)],
-        "partitions": shown,
-        "hidden": len(rows) - len(shown),
+        **shown(rows),
         "groups": [_group(cluster, name) for name in cluster.view.groups()],
         "faults": sorted(_link_faults(cluster)),
     }
@@ -42,18 +43,6 @@ def scene(cluster: LabCluster) -> dict[str, Any]:
 
 def _tp(partition: Partition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.number)
-
-
-def _worst(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leaves out the healthiest partitions where there are too many."""
-    if len(rows) <= PARTITIONS_MAX:
-        return list(rows)
-
-    def badness(row: dict[str, Any]) -> tuple[bool, bool, int]:
-        return row["leader"] < 0, row["stands"] is not None, len(row["replicas"]) - len(row["isr"])
-
-    kept = sorted(range(len(rows)), key=lambda place: badness(rows[place]), reverse=True)[:PARTITIONS_MAX]
-    return [rows[place] for place in sorted(kept)]
 
 
 # -- partitions ----------------------------------------------------------------------------------------------------------
@@ -88,7 +77,10 @@ def _partition(cluster: LabCluster, partition: Partition, leader: _Leader | None
         "isr": list(partition.isr),
         "pending": None if leader is None else _pending(leader.state),
         "stands": None if leader is None else _stands(cluster, leader),
-        "replicas": [_replica(broker, partition.at.get(broker), left.get(broker)) for broker in _brokers(partition)],
+        "replicas": [
+            _replica(cluster.sim.nodes[f"broker-{broker}"], partition.at.get(broker), left.get(broker))
+            for broker in _brokers(partition)
+        ],
     }
 
 
@@ -97,15 +89,26 @@ def _brokers(partition: Partition) -> list[int]:
     return [*partition.replicas, *sorted(set(partition.at) - set(partition.replicas))]
 
 
-def _replica(broker: int, replica: Replica | None, left: Replica | None) -> dict[str, Any]:
+def _replica(node: SimNode, replica: Replica | None, left: Replica | None) -> dict[str, Any]:
+    """left: what the last life of the broker had, which counts until this life has opened its log."""
     found = replica or left
     if found is None:
         offsets: dict[str, Any] = {"start": NO_OFFSET, "end": NO_OFFSET, "high": NO_OFFSET, "epochs": []}
     else:
         epochs = [list(each) for each in found.epochs]
         offsets = {"start": found.log_start, "end": found.log_end, "high": found.high_watermark, "epochs": epochs}
-    state = DOWN if replica is None else _OFFLINE if replica.offline else UP
-    return {"broker": broker, "state": state, "leads": replica is not None and replica.leads, **offsets}
+    return {
+        "broker": node.number,
+        "state": _state(node, replica),
+        "leads": replica is not None and replica.leads,
+        **offsets,
+    }
+
+
+def _state(node: SimNode, replica: Replica | None) -> str:
+    if replica is None:
+        return _UNKNOWN if node.running else DOWN
+    return _OFFLINE if replica.offline else UP
 
 
 def _pending(leading: LeaderState) -> list[int] | None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.chaos.yaml_nodes import parse
+from tidelog.ids import TopicPartition
 from tidelog.lab.lesson import Lesson
 from tidelog.lab.player import Player
 from tidelog.lab.scene import scene
@@ -46,7 +47,7 @@ FORWARD_S: Final = 10.0
 """Virtual time in which the next event must come."""
 QUICK_S: Final = 0.1
 """A verdict that takes longer is put off while a reader is at work."""
-JUDGED_SHARE: Final = 0.1
+JUDGED_SHARE: Final = 0.02
 """The share of wall time that may be spent on verdicts while time passes."""
 STANDS: Final = "time stands, since an invariant does not hold: go back, or start again"
 
@@ -330,15 +331,18 @@ class Session:
 
         exact: the checker is asked now, if it is quick; else what it says may be of a moment before. Counts are always of now.
         """
-        picture = {**scene(self._player.cluster), "n": self._count, "verdict": self._judged(exact=exact)}
+        cluster = self._player.cluster
+        partitions = cluster.view.partitions()
+        leaders = {TopicPartition(each.topic, each.number): each.leader for each in partitions}
+        verdict = self._judged(leaders, exact=exact)
+        picture = {**scene(cluster, partitions), "n": self._count, "verdict": verdict}
         self._steps[self._count] = picture
         while len(self._steps) > PICTURES:
             del self._steps[next(iter(self._steps))]
         return picture
 
-    def _judged(self, *, exact: bool) -> dict[str, Any]:
+    def _judged(self, leaders: dict[TopicPartition, int], *, exact: bool) -> dict[str, Any]:
         cluster, began = self._player.cluster, self._clock()
-        leaders = {tp: cluster.view.partition(*tp).leader for tp in cluster.partitions()}
         counts = cluster.clients.contents.look(leaders)
         if counts != self._counts or (exact and self._judging_s < QUICK_S) or self._may_judge(began):
             self._counts = counts

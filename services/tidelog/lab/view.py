@@ -1,6 +1,6 @@
 """Read-only pictures of a simulated cluster: partitions, processes, groups. A picture does not change when the cluster does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -115,8 +115,12 @@ class View:
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
         """Returns the partitions of one topic, or of all topics. KeyError: there is no such topic."""
-        names = self.topics() if topic is None else [topic]
-        return [self.partition(name, number) for name in names for number in range(self.count(name))]
+        hosts = self._replicas()
+        found = []
+        for name in self.topics() if topic is None else [topic]:
+            for number, replicas in enumerate(self._assignment(name).partitions):
+                found.append(self._partition(TopicPartition(name, number), replicas, hosts))
+        return found
 
     def count(self, topic: str) -> int:
         """Returns how many partitions a topic has. KeyError: there is no such topic."""
@@ -133,19 +137,26 @@ class View:
         assigned = self._assignment(topic).partitions
         if not 0 <= number < len(assigned):
             raise KeyError(f"topic {topic!r} has {len(assigned)} partitions, and no partition {number}")
-        tp, replicas = TopicPartition(topic, number), tuple(map(int, assigned[number]))
-        node = self._sim.zookeeper.find(znodes.state_path(topic, number))
-        at = self._replicas(tp)
-        if node is None:
-            return Partition(topic, number, NO_LEADER, -1, -1, (), replicas, at)
-        state = znodes.decode_state(topic, number, node.data)
-        isr = tuple(sorted(int(member.broker_id) for member in state.isr))
-        return Partition(topic, number, int(state.leader), state.leader_epoch, node.stat.version, isr, replicas, at)
+        return self._partition(TopicPartition(topic, number), assigned[number], self._replicas())
 
-    def _replicas(self, tp: TopicPartition) -> dict[int, Replica]:
-        return {
-            node.number: _replica(node, host) for node in self._sim.brokers for host in node.hosts() if host.tp == tp
-        }
+    def _partition(
+        self, tp: TopicPartition, assigned: Sequence[int], hosts: Mapping[TopicPartition, Mapping[int, Replica]]
+    ) -> Partition:
+        replicas, at = tuple(map(int, assigned)), hosts.get(tp, {})
+        node = self._sim.zookeeper.find(znodes.state_path(*tp))
+        if node is None:
+            return Partition(*tp, NO_LEADER, -1, -1, (), replicas, at)
+        state = znodes.decode_state(*tp, node.data)
+        isr = tuple(sorted(int(member.broker_id) for member in state.isr))
+        return Partition(*tp, int(state.leader), state.leader_epoch, node.stat.version, isr, replicas, at)
+
+    def _replicas(self) -> dict[TopicPartition, dict[int, Replica]]:
+        """Returns the replicas of running brokers."""
+        found: dict[TopicPartition, dict[int, Replica]] = {}
+        for node in self._sim.brokers:
+            for host in node.hosts():
+                found.setdefault(host.tp, {})[node.number] = _replica(node, host)
+        return found
 
     def remember(self, node: SimNode) -> None:
         """Keeps what a broker that has just ended had last."""

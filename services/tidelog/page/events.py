@@ -47,7 +47,7 @@ class Events:
         for name in struck:
             self._struck.setdefault(name, []).append(number)
         kind = "say" if narrated else "act"
-        mark = (MEND if mends else FAULT) if struck else None
+        mark = MEND if mends else FAULT if struck else None
         return {"n": number, "t": t, "process": "", "kind": kind, "text": text, "mark": mark, "struck": list(struck)}
 
     def event(self, t: float, process: str, life: int, event: ProtocolEvent) -> dict[str, Any]:

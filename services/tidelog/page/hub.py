@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-VERSION: Final = 1
+from tidelog.page.messages import VERSION
+
 PAGES_MAX: Final = 20
 EVENTS_KEPT: Final = 5_000
 """For pages that open later."""

@@ -1,13 +1,13 @@
 """A running cluster behind the page: its protocol events as they come, and a picture of it each second."""
 
-from typing import Any, Final
+from typing import Final
 
 from tidelog.client.observer import ClusterObserver
 from tidelog.page.events import Events
 from tidelog.page.hub import Hub
+from tidelog.page.messages import hello
 from tidelog.page.overview_picture import Pictures
 from tidelog.ports.clock import Clock
-from tidelog.release import VERSION
 from tidelog.watch.follower import ProtocolWatch
 from tidelog.watch.window import Shown
 
@@ -48,7 +48,7 @@ class LiveSource:
 
     async def run(self) -> None:
         """Runs until it is cancelled. The cluster may go and come back meanwhile."""
-        self._hub.tell("hello", self._hello())
+        self._hub.tell("hello", hello("live", "Tidelog", self._about, "followed", wall_ms=self._began_ms))
         self._follower.start()
         look_at = self._clock.now()
         while True:
@@ -74,17 +74,3 @@ class LiveSource:
 
     def _at(self, wall_ns: int) -> float:
         return round(wall_ns / 1e9 - self._began_ms / 1e3, 6)
-
-    def _hello(self) -> dict[str, Any]:
-        return {
-            "source": "live",
-            "title": "Tidelog",
-            "about": self._about,
-            "release": VERSION,
-            "time": "followed",
-            "wall_ms": self._began_ms,
-            "acts": [],
-            "saves": [],
-            "lessons": [],
-            "story": "",
-        }

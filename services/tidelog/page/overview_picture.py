@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from tidelog.client.overview import Overview, SeenBroker
 from tidelog.ids import NO_LEADER, NO_OFFSET, BrokerId, TopicPartition
+from tidelog.page.messages import shown
 from tidelog.wire import messages as m
 
-PARTITIONS_MAX: Final = 40
 STANDS_S: Final = 1.5
 """A look takes a moment for each broker, so a high watermark that is behind for less may be none."""
 _STATES: Final = {"alive": "up", "suspected": "unknown", "shutting_down": "stopping"}
@@ -27,13 +27,11 @@ class Pictures:
         """events: how many events there were so far."""
         t = (seen.wall_ms - self.began_ms) / 1000
         rows = [self._partition(seen, topic, each) for topic in seen.topics for each in topic.partitions]
-        shown = _worst(rows)
         return {
             "t": t,
             "n": events,
             "processes": list(_processes(seen)),
-            "partitions": shown,
-            "hidden": len(rows) - len(shown),
+            **shown(rows),
             "groups": [_group(each.group) for each in seen.groups.values()],
             "faults": [seen.problem] if seen.problem else [],
             "verdict": None,
@@ -72,16 +70,6 @@ def _why(it: m.PartitionDescription, replicas: Sequence[dict[str, Any]], high: i
         return f"the ISR has {len(it.isr)} members, and min.insync.replicas is {it.min_isr}"
     late = [f"broker-{each['broker']}" for each in replicas if each["broker"] in it.isr and each["end"] <= high]
     return f"{', '.join(late)} {'are' if len(late) > 1 else 'is'} in the ISR and behind" if late else "not known"
-
-
-def _worst(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leaves out the healthiest partitions where there are too many."""
-
-    def badness(place: int) -> tuple[bool, bool, int]:
-        row = rows[place]
-        return row["leader"] < 0, row["stands"] is not None, len(row["replicas"]) - len(row["isr"])
-
-    return [rows[place] for place in sorted(sorted(range(len(rows)), key=badness, reverse=True)[:PARTITIONS_MAX])]
 
 
 def _replica(broker: SeenBroker | None, number: int, tp: TopicPartition, leader: int) -> dict[str, Any]:

@@ -261,6 +261,38 @@ def test_the_verdict_counts_what_clients_were_told(told: Told) -> None:
     assert (verdict["acknowledged"], verdict["waiting"]) == (6, 2) and verdict["longest_wait"] > 1.4
 
 
+def test_records_that_the_new_leader_lacks_are_lost_but_allowed(told: Told) -> None:
+    session = told.session
+    session.act({"do": "produce", "topic": "events", "partition": 0, "records": 3})
+    told.play(0.5)
+    row = next(each for each in told.picture["partitions"] if each["number"] == 0)
+    for each in row["replicas"][1:]:
+        session.act({"do": "cut", "from": f"broker-{row['leader']}", "to": f"broker-{each['broker']}"})
+    session.act({"do": "produce", "topic": "events", "partition": 0, "records": 4, "acks": "1"})
+    told.play(0.7)
+    assert told.last("picture")["verdict"]["acknowledged"] == 7 and told.last("picture")["verdict"]["lost"] == 0
+    session.act({"do": "kill", "process": f"broker-{row['leader']}"})
+    told.play(2.0)
+    verdict = told.last("picture")["verdict"]
+    assert (verdict["lost"], verdict["duplicated"], verdict["sound"]) == (4, 0, True)
+    assert verdict["allows"] == "records that one replica alone had may be lost"
+
+
+def test_a_broker_that_starts_has_what_it_had(told: Told) -> None:
+    def replicas() -> list[tuple[str, int]]:
+        rows = [each for row in told.picture["partitions"] for each in row["replicas"]]
+        return [(each["state"], each["end"]) for each in rows if each["broker"] == 1]
+
+    told.session.act({"do": "produce", "topic": "events", "records": 6})
+    told.play(0.6)
+    told.session.act({"do": "kill", "process": "broker-1"})
+    assert replicas() == [("down", 3), ("down", 3)]
+    told.session.act({"do": "start", "process": "broker-1"})
+    assert replicas() == [("unknown", 3), ("unknown", 3)]
+    told.play(2.0)
+    assert replicas() == [("up", 3), ("up", 3)]
+
+
 def test_a_high_watermark_that_stands_says_why(told: Told) -> None:
     told.session.act({"do": "produce", "topic": "events", "records": 2})
     told.play(0.5)

@@ -11,7 +11,8 @@ from tidelog.client.observer import ClusterObserver
 from tidelog.ids import TopicPartition
 from tidelog.page.hub import Hub
 from tidelog.page.live import LiveSource
-from tidelog.page.overview_picture import PARTITIONS_MAX, Pictures
+from tidelog.page.messages import PARTITIONS_MAX
+from tidelog.page.overview_picture import Pictures
 from tidelog.runtime.tasks import Supervisor
 from tidelog.watch.follower import ProtocolWatch
 from tidelog.wire import messages as m

@@ -14,15 +14,13 @@ from tidelog.chaos.protocol_log import PROTOCOL
 from tidelog.ids import NO_OFFSET, TopicPartition
 from tidelog.page import files
 from tidelog.page.events import Events
-from tidelog.page.hub import VERSION
-from tidelog.release import VERSION as RELEASE
+from tidelog.page.messages import VERSION, hello, shown
 
 FILE_NAME: Final = "steps.html"
 NO_EVENTS: Final = "The run has kept no protocol events: `tidelog chaos run` keeps them since release 0.3.0."
 EVENTS_MAX: Final = 20_000
 """If a run has more, the advances of high watermarks are left out, and then the first events."""
 PICTURES_MAX: Final = 2_000
-PARTITIONS_MAX: Final = 40
 _STATES: Final = {"running": "up", "paused": "paused", "stopped": "down"}
 _BEGINS: Final = "begin"
 _ENDS: Final = "heal"
@@ -32,7 +30,6 @@ def write_steps(directory: Path) -> Path:
     """Returns the path of the page. CannotCheck: the directory holds no run, or no events of it, or a damaged line."""
     if not (directory / RUN).exists():
         raise CannotCheck(f"{directory} holds no run: there is no {RUN} in it")
-    about = json.loads((directory / RUN).read_text())
     told = list(_lines(directory / PROTOCOL))
     if not told:
         raise CannotCheck(f"{directory}: {NO_EVENTS}")
@@ -43,7 +40,7 @@ def write_steps(directory: Path) -> Path:
     moment = {"t": first["t"], "n": first["n"]}
     last = {"t": max(events[-1]["t"], first["t"]), "n": len(events)}
     messages: list[dict[str, Any]] = [
-        {"hello": _hello(about)},
+        {"hello": hello("run", "Tidelog run", _about(json.loads((directory / RUN).read_text())), "recorded")},
         {"events": events},
         *({"picture": each} for each in thinned),
         {"time": {**moment, "playing": False, "speed": 1.0, "end": last, "busy": None}},
@@ -53,19 +50,8 @@ def write_steps(directory: Path) -> Path:
     return page
 
 
-def _hello(about: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "source": "run",
-        "title": "Tidelog run",
-        "about": f"{about.get('title', '')} (seed {about.get('seed', '?')}, on {about.get('on', '?')})",
-        "release": RELEASE,
-        "time": "recorded",
-        "wall_ms": None,
-        "acts": [],
-        "saves": [],
-        "lessons": [],
-        "story": "",
-    }
+def _about(run: Mapping[str, Any]) -> str:
+    return f"{run.get('title', '')} (seed {run.get('seed', '?')}, on {run.get('on', '?')})"
 
 
 def _events(directory: Path, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -146,8 +132,7 @@ class _Pictures:
             "t": t,
             "n": bisect_right(self._times, t),
             "processes": [*self._processes()],
-            "partitions": [self._partition(each) for each in look.partitions[:PARTITIONS_MAX]],
-            "hidden": max(0, len(look.partitions) - PARTITIONS_MAX),
+            **shown([self._partition(each) for each in look.partitions]),
             "groups": [_group(each) for each in self._groups.values()],
             "faults": [],
             "verdict": None,

@@ -98,7 +98,6 @@ const takers = {
   picture(picture) {
     state.picture = picture;
     for (const group of picture.groups ?? []) {
-      group.members = group.members.map((member) => (typeof member === "string" ? { name: member } : member));
       const seen = group.members.map(({ name }) => name);
       state.members.set(group.name, new Set([...(state.members.get(group.name) ?? []), ...seen]));
     }

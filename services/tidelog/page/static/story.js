@@ -64,7 +64,7 @@ export function story(changed) {
   placeChunks();
   drawHead();
   drawChunks();
-  if (changed.has("selected") && state.selected !== null) reveal(state.selected);
+  if ((changed.has("selected") || changed.has("filter")) && state.selected !== null) reveal(state.selected);
 }
 
 // -- rows --------------------------------------------------------------------------------------------------------------
