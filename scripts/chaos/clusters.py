@@ -8,12 +8,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tidelog.chaos.clusters import opened
 from tidelog.chaos.faults.base import On
 from tidelog.cluster.api import Cluster, ClusterError, State
-from tidelog.cluster.breaking import breaking
-from tidelog.cluster.choice import COMPOSE, Choice, choose, local_runs
-from tidelog.cluster.compose import ComposeCluster
-from tidelog.cluster.local import LocalCluster, local_name
+from tidelog.cluster.choice import Choice, choose, local_runs
+from tidelog.cluster.local import LocalCluster
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOCAL_BASE = ROOT / "data" / "local"
@@ -35,7 +34,7 @@ def chosen(options: argparse.Namespace) -> Choice:
         return Choice(project=options.project or PROJECT)
     if options.on == On.LOCAL or options.base != LOCAL_BASE:
         return Choice(local=options.base)
-    found = choose(options.base, os.environ.get("TIDELOG_BOOTSTRAP_SERVERS"))
+    found = choose(options.base, os.environ.get("TIDELOG_BOOTSTRAP_SERVERS"), options="--on and --base or --project")
     print(f"on {found.told}", file=sys.stderr)
     return found
 
@@ -45,18 +44,11 @@ def open_cluster(
     choice: Choice, say: Callable[[str], None], *, links_through_proxy: bool = False, zookeepers: int = 1
 ) -> Iterator[Cluster]:
     """The one that runs; locally, where none runs whose links can be cut if they have to be, one for this script alone."""
-    if choice.project is not None:
-        compose = ComposeCluster(ROOT, choice.project)
-        with contextlib.closing(compose), breaking(f"{COMPOSE}{choice.project}"):
-            check_runs(compose)
-            yield compose
-        return
     runs = choice.local is not None and local_runs(choice.local)
-    if choice.local is not None and runs and not links_through_proxy:
-        local = LocalCluster(choice.local)
-        with breaking(local_name(choice.local)):
-            check_runs(local)
-            yield local
+    if choice.project is not None or (runs and not links_through_proxy):
+        with opened(choice, ROOT) as cluster:
+            check_runs(cluster)
+            yield cluster
         return
     with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder)) as own:
         why = f"the links of {choice.told} cannot be cut" if runs else "no cluster runs"

@@ -1,90 +1,33 @@
 """The page of the lab in a real browser, by keyboard: a leader dies, time goes back, and what is saved opens again."""
 
 import json
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
 
-from helpers.browser import browser, why_not
-from helpers.scripts import ROOT
+from helpers.browser import why_not
+from helpers.web_page import TIDELOG, Opened, browsing, served
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.smoke,
     pytest.mark.skipif(why_not() is not None, reason=str(why_not())),
 ]
-TIDELOG = ROOT / ".venv/bin/tidelog"
-WAIT_MS = 20_000
-
-
-class Opened:
-    """A page in the browser, with everything that it complains of or asks for elsewhere."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        page.set_default_timeout(WAIT_MS)
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self._asked(request.url))
-
-    def _asked(self, url: str) -> None:
-        if not url.startswith(("http://127.0.0.1:", "data:", "file:", "blob:http://127.0.0.1:")):
-            self.complaints.append(f"asks for {url}")
-
-    def text(self, selector: str) -> str:
-        return " ".join(self.page.inner_text(selector).split())
-
-    def shows(self, selector: str, text: str) -> None:
-        """Waits until an element has this text."""
-        self.page.wait_for_function(
-            "([selector, text]) => document.querySelector(selector)?.innerText.replace(/\\s+/g, ' ').includes(text)",
-            arg=[selector, text],
-        )
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def form(self, key: str) -> None:
-        """Presses a key that opens a form, and waits until the form has the keyboard."""
-        self.press(key)
-        self.page.wait_for_function("() => document.activeElement.closest('#acts form') !== null")
-
-    def overflows(self) -> bool:
-        return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=browser(), args=["--no-sandbox", "--disable-gpu"])
-        yield started
-        started.close()
 
 
 @pytest.fixture
-def opened(chromium: Any) -> Iterator[Opened]:
-    context = chromium.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True)
-    yield Opened(context.new_page())
-    context.close()
+def opened() -> Iterator[Opened]:
+    with browsing() as found:
+        yield found
 
 
 @pytest.fixture
 def lab() -> Iterator[str]:
     """The address of a lab with two partitions."""
-    args = [str(TIDELOG), "lab", "--partitions", "2", "--seed", "7", "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    with process.stdout:
-        yield process.stdout.readline().split()[-1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+    with served("lab", "--partitions", "2", "--seed", "7") as address:
+        yield address
 
 
 def test_a_leader_is_killed_by_keyboard_and_time_goes_back(lab: str, opened: Opened, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Clusters for runs: a local one of the wanted shape, shared by the runs that can share it, or the containers that are there."""
 
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -11,14 +11,31 @@ from typing import Final, Protocol, Self
 from tidelog.chaos.scenario import ClusterShape
 from tidelog.cluster.api import BROKER, Cluster, ClusterError, State
 from tidelog.cluster.breaking import breaking
-from tidelog.cluster.choice import COMPOSE
+from tidelog.cluster.choice import COMPOSE, Choice
 from tidelog.cluster.compose import ComposeCluster
-from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.local import LocalCluster, local_name
 from tidelog.cluster.scrape_targets import ScrapeTargets
 
 Say = Callable[[str], None]
 USES_MAX: Final = 20
 """Topics of past runs stay; a cluster that has many of them is no longer the one that a scenario describes."""
+
+
+@contextmanager
+def opened(choice: Choice, root: Path) -> Iterator[Cluster]:
+    """Lends a cluster that runs, which no other program may break meanwhile. ClusterError.
+
+    root: where docker-compose.yml is.
+    """
+    if choice.project is not None:
+        compose = ComposeCluster(root, choice.project)
+        with closing(compose), breaking(f"{COMPOSE}{choice.project}"):
+            yield compose
+    elif choice.local is not None:
+        with breaking(local_name(choice.local)):
+            yield LocalCluster(choice.local)
+    else:
+        raise ClusterError("no cluster runs: `tidelog local up` or `make up` starts one")
 
 
 class Clusters(Protocol):

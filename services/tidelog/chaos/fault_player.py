@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.chaos.chronicle import Chronicle
-from tidelog.chaos.faults.base import Bed, FaultMissed, Injected
+from tidelog.chaos.faults.base import Bed, FaultMissed
+from tidelog.chaos.injector import Injector
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.samples import Partitions, Sample
 from tidelog.chaos.scenario import PlannedFault
@@ -15,7 +16,6 @@ from tidelog.chaos.time_line import Moment
 from tidelog.client.admin import Admin
 from tidelog.cluster.api import ClusterError, broker_name
 from tidelog.errors import TidelogError, TransportError
-from tidelog.ids import NO_LEADER
 from tidelog.runtime.tasks import Supervisor
 
 ANSWER_S: Final = 2.0
@@ -55,15 +55,17 @@ class FaultPlayer:
     left_out: list[str] = field(default_factory=list)
     """Drawn faults that found no target, missed, or met another fault; and why."""
     _took: list[Moment] = field(default_factory=list)
-    _active: dict[int, tuple[Moment, Injected]] = field(default_factory=dict)
+    _injector: Injector = field(init=False)
+    _ending: set[int] = field(default_factory=set)
+    """Faults that have an end of their own."""
     _beginning: int = 0
     """Faults whose time has come and whose effect has not been seen yet."""
-    _healing: set[int] = field(default_factory=set)
-    _recovering: list[tuple[str, float]] = field(default_factory=list)
-    """(fault, when it was healed) of those after which nobody has seen the cluster whole yet."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     """A fault has missed, or the load has ended."""
     _problem: str = ""
+
+    def __post_init__(self) -> None:
+        self._injector = Injector(self.chronicle, self.metrics)
 
     async def play(self, moments: Sequence[Moment], duration_s: float, *, ends_with_load: bool = False) -> None:
         """For the duration, or until a load that ends has ended and its faults are healed. FaultMissed when a fault that was
@@ -103,25 +105,19 @@ class FaultPlayer:
     async def _end_with_load(self, moments: Sequence[Moment]) -> None:
         """A fault that is healed at a part of the load, or when its partitions have moved, belongs to the load."""
         await self.reached(1.0)
-        while len(self._took) < len(moments) or any(_ends(moment.planned) for moment, _ in self._active.values()):
+        while len(self._took) < len(moments) or self._ending & set(self._injector.active):
             await self.bed.clock.sleep(LOOK_AGAIN_S)
         self._stop.set()
 
     async def heal_all(self) -> None:
-        for number in list(self._active):
+        for number in list(self._injector.active):
             await self._heal(number)
-        await self.bed.in_force.heal_all()
+        await self.bed.in_force.heal_all()  # also what an interrupted injection has left
 
     def looked(self, sample: Sample) -> None:
         """Tells how long the cluster took to be whole again after a fault."""
-        if not isinstance(sample, Partitions) or not self._recovering:
-            return
-        whole = all(p.leader != NO_LEADER and set(p.isr) == set(p.replicas) for p in sample.partitions)
-        healed = [each for each in self._recovering if each[1] <= sample.t]
-        if whole and sample.partitions:
-            for each in healed:
-                self.metrics.recovered(each[0], sample.t - each[1])
-                self._recovering.remove(each)
+        if isinstance(sample, Partitions):
+            self._injector.looked(sample.partitions, sample.t)
 
     async def _play(self, moment: Moment, at: float) -> None:
         if moment.planned.at_part is None:
@@ -162,33 +158,21 @@ class FaultPlayer:
         self.bed.say(f"left out: {what}")
 
     async def _inject(self, moment: Moment, targets: Sequence[str]) -> int:
-        fault, number = moment.planned.fault, self.chronicle.next_fault()
         self.affected |= await _led_by(targets, self.bed.admin, self.bed.topic)
-        self.chronicle.fault(number, fault.name, "begin", targets, moment.text)
         self.bed.say(f"{moment.text}: begins at {', '.join(targets)}")  # its effect may be seen before it is checked
-        injected = await fault.inject(self.bed, targets)
-        self.chronicle.fault(number, fault.name, "effect", targets, moment.text)
-        self.metrics.began(fault.name, targets)
+        number, injected = await self._injector.inject(self.bed, moment.planned.fault, targets, moment.text)
         after = "" if moment.planned.at_part is None else f" after {self.chronicle.sent:,} records"
         self.bed.say(f"{moment.text}: {injected.effect}{after}")
         self.played.append(PlayedFault(number, moment.text, tuple(targets), injected.effect, injected.observed))
         self._took.append(moment)
-        self._active[number] = (moment, injected)
+        if _ends(moment.planned):
+            self._ending.add(number)
         return number
 
     async def _heal(self, number: int) -> None:
-        """Again if the time was over in the middle of it."""
-        moment, injected = self._active[number]
-        name, targets = moment.planned.fault.name, injected.targets
-        if number not in self._healing:
-            self._healing.add(number)
-            self.chronicle.fault(number, name, "heal", targets, moment.text)
-        await injected.heal()
-        del self._active[number]
-        self.chronicle.fault(number, name, "healed", targets, moment.text)
-        self.metrics.ended(name, targets)
-        self._recovering.append((name, self.chronicle.now()))
-        self.bed.say(f"{moment.text}: healed")
+        text = self._injector.active[number].text
+        await self._injector.heal(number)
+        self.bed.say(f"{text}: healed")
 
 
 def _ends(planned: PlannedFault) -> bool:

@@ -38,8 +38,10 @@ def name_at(servers: str) -> str | None:
     return cluster_name([Address.parse(each) for each in servers.split(",")], ANSWERS_WITHIN_S)
 
 
-def choose(base: Path, servers: str | None, name_of: NameAt = name_at) -> Choice:
-    """The cluster that a chaos script means. `servers` is what TIDELOG_BOOTSTRAP_SERVERS says.
+def choose(base: Path, servers: str | None, name_of: NameAt = name_at, *, options: str = "") -> Choice:
+    """The cluster that a program which breaks one means. `servers` is what TIDELOG_BOOTSTRAP_SERVERS says, or an option.
+
+    options: those that name the local cluster or containers, if there are any.
 
     ClusterError when two clusters run, or when the one that is named is neither of them.
     """
@@ -51,9 +53,9 @@ def choose(base: Path, servers: str | None, name_of: NameAt = name_at) -> Choice
     if name is not None and name == local_name(base):
         return Choice(local=base)
     called = "gives no name" if name is None else f"is called {name}"
+    named = f"; {options} name one of these" if options else ""
     raise ClusterError(
-        f"the cluster at TIDELOG_BOOTSTRAP_SERVERS={servers} {called}, and only the local cluster of this directory and "
-        "containers can be broken; --on and --base or --project name one of these"
+        f"the cluster at {servers} {called}, and only the local cluster of this directory and containers can be broken{named}"
     )
 
 

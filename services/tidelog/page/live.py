@@ -1,8 +1,9 @@
 """A running cluster behind the page: its protocol events as they come, and a picture of it each second."""
 
-from typing import Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.client.observer import ClusterObserver
+from tidelog.client.overview import Overview
 from tidelog.page.events import Events
 from tidelog.page.hub import Hub
 from tidelog.page.messages import hello
@@ -18,12 +19,33 @@ TICK_S: Final = 0.1
 """Between two looks for events."""
 
 
+class Note(NamedTuple):
+    """Something that happened to the watch itself, or that was done to the cluster."""
+
+    text: str
+    struck: tuple[str, ...] = ()
+    """The processes that it was done to."""
+    mends: bool = False
+    """It is the end of a fault."""
+
+
+class Desk(Protocol):
+    """Breaks the cluster."""
+
+    def acts(self) -> list[dict[str, Any]]: ...
+
+    async def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
+        """Adds to a picture what brokers do not tell."""
+        ...
+
+
 class LiveSource:
     """Tells a hub of a cluster. It changes nothing there, and takes no commands.
 
     observer, follower: where pictures and events come from; the caller stops them.
     about: a line about the cluster.
-    notes: what befalls the watch itself, a line each; it is emptied.
+    notes: what is told beside protocol events; it is emptied.
+    desk: what breaks the cluster, if anything does.
     """
 
     def __init__(
@@ -34,7 +56,8 @@ class LiveSource:
         clock: Clock,
         *,
         about: str,
-        notes: list[str],
+        notes: list[Note],
+        desk: Desk | None = None,
     ) -> None:
         self._hub = hub
         self._observer = observer
@@ -42,13 +65,15 @@ class LiveSource:
         self._clock = clock
         self._about = about
         self._notes = notes
+        self._desk = desk
         self._events = Events()
         self._began_ms = clock.wall_ms()
         self._pictures = Pictures(self._began_ms)
 
     async def run(self) -> None:
         """Runs until it is cancelled. The cluster may go and come back meanwhile."""
-        self._hub.tell("hello", hello("live", "Tidelog", self._about, "followed", wall_ms=self._began_ms))
+        acts = [] if self._desk is None else self._desk.acts()
+        self._hub.tell("hello", hello("live", "Tidelog", self._about, "followed", wall_ms=self._began_ms, acts=acts))
         self._follower.start()
         look_at = self._clock.now()
         while True:
@@ -57,6 +82,8 @@ class LiveSource:
                 look_at = self._clock.now() + LOOK_S
                 seen = await self._observer.look(PATIENCE_S)
                 picture = self._pictures.picture(seen, self._events.count)
+                if self._desk is not None:
+                    await self._desk.complete(seen, picture)
                 self._hub.tell("picture", picture)
                 moment = {"t": picture["t"], "n": picture["n"]}
                 self._hub.tell("time", {**moment, "playing": True, "speed": 1.0, "end": moment, "busy": None})
@@ -64,7 +91,7 @@ class LiveSource:
 
     def _tell(self, found: list[Shown]) -> None:
         now = self._at(self._clock.wall_ns())
-        told = [self._events.act(now, note) for note in self._notes]
+        told = [self._events.act(now, note.text, note.struck, mends=note.mends) for note in self._notes]
         self._notes.clear()
         for shown in found:
             it = shown.told

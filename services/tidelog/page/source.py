@@ -22,8 +22,8 @@ class Source(Protocol):
         """Runs beside the web server until it is cancelled."""
 
 
-class Commanded(Source, Protocol):
-    """A cluster that is shown, and to which a reader may do something. The futures may fail with `Refused`."""
+class Commanded(Protocol):
+    """Carries out what a reader does to the cluster. The futures may fail with `Refused`."""
 
     def do(self, command: Mapping[str, Any]) -> Future[None]: ...
 

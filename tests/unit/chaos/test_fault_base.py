@@ -36,7 +36,7 @@ class Tickle(Fault):
     about: ClassVar[str] = "for these tests"
     hits: ClassVar[frozenset[str]] = frozenset({"broker"})
     how: str = parameter("gently", one_of("gently", "hard"), "how it is done")
-    pause: float = parameter(1.0, duration, "between two times")
+    pause: float = parameter("1s", duration, "between two times")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         raise NotImplementedError

@@ -65,12 +65,21 @@ def test_a_watch_ends_in_time(tidelog: Tidelog, elected: Driven) -> None:
         (("--format", "mermaid"), "--format mermaid draws what has ended: add --for 30s or --last 100"),
         (("--last", "0"), "Invalid value for '--last'"),
         (("--for", "soon"), "--for 'soon' is not a time like 500ms, 10s or 2m"),
+        (("--faults",), "--listen, --wait and --faults are for --web"),
+        (("--web", "--wait", "--faults"), "--faults needs a cluster that answers"),
     ],
 )
 def test_wrong_usage_is_one_line(tidelog: Tidelog, cluster: Driven, options: tuple[str, ...], told: str) -> None:
     result = tidelog("watch", *options)
     assert result.exit_code == 2 and result.text == ""
     assert told in result.err and result.err.count("\n") == 1
+
+
+def test_a_cluster_of_elsewhere_is_not_broken(tidelog: Tidelog, cluster: Driven) -> None:
+    result = tidelog("watch", "--web", "--faults", "--listen", "127.0.0.1:0")
+    assert result.exit_code == 1 and result.text == "", "no page was served"
+    assert "gives no name, and only the local cluster of this directory and containers can be broken" in result.err
+    assert result.err.count("\n") == 1
 
 
 def test_brokers_of_an_older_release_are_named(tidelog: Tidelog, cluster: Driven) -> None:

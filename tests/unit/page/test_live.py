@@ -10,7 +10,7 @@ from helpers.watched import request
 from tidelog.client.observer import ClusterObserver
 from tidelog.ids import TopicPartition
 from tidelog.page.hub import Hub
-from tidelog.page.live import LiveSource
+from tidelog.page.live import LiveSource, Note
 from tidelog.page.messages import PARTITIONS_MAX
 from tidelog.page.overview_picture import Pictures
 from tidelog.runtime.tasks import Supervisor
@@ -124,11 +124,11 @@ class Shown:
 
 @asynccontextmanager
 async def live(cluster: Brokers) -> AsyncIterator[Shown]:
-    shown, hub, notes = Shown(), Hub(), list[str]()
+    shown, hub, notes = Shown(), Hub(), list[Note]()
     hub.tell = lambda kind, content: shown.messages.append((kind, content))  # type: ignore[method-assign]
     ports = cluster.ports_of("page")
     observer = ClusterObserver(cluster.bootstrap, ports)
-    follower = ProtocolWatch(cluster.bootstrap, ports, request(last=100), notes.append)
+    follower = ProtocolWatch(cluster.bootstrap, ports, request(last=100), lambda text: notes.append(Note(text)))
     source = LiveSource(hub, observer, follower, ports.clock, about="a cluster", notes=notes)
     tasks = Supervisor("page")
     tasks.start("source", source.run())

@@ -42,18 +42,26 @@ class FaultMissed(Exception):
     """The fault did not take effect, so the run says nothing about it."""
 
 
-def parameter(default: Any, parse: Callable[[str], Any], about: str) -> Any:
+def parameter(default: str, parse: Callable[[str], Any], about: str) -> Any:
     """A field of a fault that a scenario may give; `parse` takes its text, ValueError says what is wrong with it."""
-    return field(default=default, metadata={"parse": parse, "about": about})
+    return field(default=parse(default), metadata={"written": default, "parse": parse, "about": about})
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"{text!r} is none of {', '.join(choices)}")
-        return text
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Parses one of a few words."""
 
-    return parse
+    choices: tuple[str, ...]
+    make: Callable[[str], Any] = str
+
+    def __call__(self, text: str) -> Any:
+        if text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+        return self.make(text)
+
+
+def one_of(*choices: str) -> OneOf:
+    return OneOf(choices)
 
 
 async def to_the_end(act: Callable[..., T], *arguments: object) -> T:
@@ -204,6 +212,8 @@ class Fault(ABC):
     """Where it cannot be played whatever its parameters are, and why."""
     passes: ClassVar[bool] = False
     """Its effect, once seen, is its end: nothing of it lasts."""
+    destroys: ClassVar[bool] = False
+    """It takes data away, which no healing brings back."""
     needs_proxy: ClassVar[bool] = False
     """A local cluster's links have to run through the proxy."""
 

@@ -27,6 +27,7 @@ OF_A_PARTITION: Final = {"segment": LOG_SUFFIX, "index": INDEX_SUFFIX}
 class Wipe(Fault):
     name: ClassVar[str] = "wipe"
     about: ClassVar[str] = "SIGKILL, and its data directory emptied: a disk was replaced; healed by a start"
+    destroys: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = WITH_DATA
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
@@ -47,9 +48,10 @@ class TornTail(Fault):
 
     name: ClassVar[str] = "torn-tail"
     about: ClassVar[str] = "SIGKILL, and the newest segment cut short; healed by a start"
+    destroys: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = BROKERS
-    partition: int = parameter(0, count, "whose log is cut")
-    bytes: int = parameter(200, size, "how much is cut off")
+    partition: int = parameter("0", count, "whose log is cut")
+    bytes: int = parameter("200", size, "how much is cut off")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
@@ -79,9 +81,10 @@ class BitFlip(Fault):
 
     name: ClassVar[str] = "bit-flip"
     about: ClassVar[str] = "one bit of a file inverted, while its broker runs or with SIGKILL before; healed by a start"
+    destroys: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = BROKERS
     file: str = parameter("segment", one_of(*OF_A_PARTITION, *OF_THE_BROKER), "which file")
-    partition: int = parameter(0, count, "whose segment or index")
+    partition: int = parameter("0", count, "whose segment or index")
     state: str = parameter("stopped", one_of("stopped", "running"), "of the broker meanwhile")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:

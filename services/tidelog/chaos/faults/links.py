@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 
-from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end, undo_each
+from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, OneOf, parameter, to_the_end, undo_each
 from tidelog.chaos.quantities import duration, rate, share
 from tidelog.chaos.targets import EVERYTHING, Target, parse, resolve
 from tidelog.cluster.api import CLIENT, KINDS, Cluster, ClusterError, Direction, State, Traffic, Way
@@ -31,10 +31,10 @@ class Isolate(Fault):
     about: ClassVar[str] = "links to `peers` cut, both ways or one"
     hits: ClassVar[frozenset[str]] = ENDS
     needs_proxy: ClassVar[bool] = True
-    peers: Target = parameter(parse(EVERYTHING), parse, "the far ends of the links, as a target; clients only if named")
+    peers: Target = parameter(EVERYTHING, parse, "the far ends of the links, as a target; clients only if named")
     direction: Direction = parameter(
-        Direction.BOTH,
-        lambda text: Direction(one_of(*(each.value for each in Direction))(text)),
+        Direction.BOTH.value,
+        OneOf(tuple(each.value for each in Direction), Direction),
         "what no longer arrives: inbound is what is sent to the target",
     )
 
@@ -67,7 +67,7 @@ class PacketLoss(Fault):
     about: ClassVar[str] = "a share of all packets lost, either way"
     hits: ClassVar[frozenset[str]] = PROCESSES
     not_on: ClassVar = {On.LOCAL: "local links run through a proxy, which carries bytes and sees no packets"}
-    share: float = parameter(0.1, share, "of all packets")
+    share: float = parameter("10%", share, "of all packets")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         def lose_none() -> None:
@@ -90,8 +90,8 @@ class Reset(Fault):
     about: ClassVar[str] = "connections to `peers` ended with a reset, again and again until healed"
     hits: ClassVar[frozenset[str]] = ENDS
     needs_proxy: ClassVar[bool] = True
-    peers: Target = parameter(parse(EVERYTHING), parse, "the far ends of the connections, as a target")
-    every: float = parameter(3.0, duration, "from one reset to the next")
+    peers: Target = parameter(EVERYTHING, parse, "the far ends of the connections, as a target")
+    every: float = parameter("3s", duration, "from one reset to the next")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         peers = await others(self.peers, bed, targets)
@@ -124,10 +124,10 @@ class SlowLink(Fault):
     about: ClassVar[str] = "links to `peers` delayed and narrow, both ways"
     hits: ClassVar[frozenset[str]] = ENDS
     needs_proxy: ClassVar[bool] = True
-    peers: Target = parameter(parse(EVERYTHING), parse, "the far ends of the links, as a target")
-    delay: float = parameter(0.1, duration, "of what is sent, each way")
-    jitter: float = parameter(0.0, duration, "the delay is drawn between so much less and more")
-    rate: float = parameter(1e9, rate, "of each connection")
+    peers: Target = parameter(EVERYTHING, parse, "the far ends of the links, as a target")
+    delay: float = parameter("100ms", duration, "of what is sent, each way")
+    jitter: float = parameter("0s", duration, "the delay is drawn between so much less and more")
+    rate: float = parameter("1000MB/s", rate, "of each connection")
 
     def why_not(self, on: On) -> str | None:
         if on is On.COMPOSE and self.peers.kinds != {CLIENT}:

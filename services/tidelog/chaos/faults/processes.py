@@ -41,7 +41,7 @@ class Stop(Fault):
     name: ClassVar[str] = "stop"
     about: ClassVar[str] = "SIGTERM, and the end of the process is waited for; healed by a start"
     hits: ClassVar[frozenset[str]] = PROCESSES
-    within: float = parameter(30.0, duration, "how long each may take to end")
+    within: float = parameter("30s", duration, "how long each may take to end")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
@@ -95,7 +95,7 @@ class Bounce(Fault):
     about: ClassVar[str] = "SIGKILL and a start at once, before the session is over"
     passes: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = PROCESSES
-    within: float = parameter(3.0, duration, "who registers nowhere was down for longer: no fast bounce")
+    within: float = parameter("3s", duration, "who registers nowhere was down for longer: no fast bounce")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
@@ -172,7 +172,7 @@ class RollingRestart(Fault):
     about: ClassVar[str] = "one after the other restarted in order, each when every ISR is full again"
     passes: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = frozenset({BROKER})
-    settle: float = parameter(60.0, duration, "how long every ISR may take to be full after each")
+    settle: float = parameter("1m", duration, "how long every ISR may take to be full after each")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:

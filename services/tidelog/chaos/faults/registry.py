@@ -28,7 +28,8 @@ SIMULATOR_ONLY: Final[Mapping[str, str]] = {
 @dataclass(frozen=True, slots=True)
 class Parameter:
     name: str
-    default: object
+    written: str
+    """Its default, as a scenario would give it."""
     parse: Callable[[str], object]
     """ValueError says what is wrong with the text."""
     about: str
@@ -52,7 +53,7 @@ def last_step(name: str) -> str:
 
 def parameters_of(fault: type[Fault]) -> dict[str, Parameter]:
     found = fields(fault)  # type: ignore[arg-type]
-    return {f.name: Parameter(f.name, f.default, f.metadata["parse"], f.metadata["about"]) for f in found}
+    return {f.name: Parameter(f.name, **f.metadata) for f in found}
 
 
 def make(fault: type[Fault], texts: Mapping[str, str]) -> Fault:

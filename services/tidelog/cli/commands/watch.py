@@ -2,20 +2,25 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 
 from tidelog.cli import completion, parse
-from tidelog.cli.connection import Connection, connected, stopped_by_signals
+from tidelog.cli.connection import LOCAL_DIR, Connection, connected, stopped_by_signals
 from tidelog.cli.errors import CommandError, bad_input
 from tidelog.cli.show import note, print_lines
 from tidelog.ids import Address
 
 if TYPE_CHECKING:
+    from tidelog.chaos.fault_desk import FaultDesk
+    from tidelog.page.hub import Hub
+    from tidelog.page.live import Note
     from tidelog.ports.clock import Clock
     from tidelog.watch.follower import ProtocolWatch
     from tidelog.watch.order import Told
@@ -41,6 +46,13 @@ _WaitOption = Annotated[
 _ListenOption = Annotated[
     str | None,
     typer.Option("--listen", metavar="HOST:PORT", help="Of --web. Default: 127.0.0.1:8089, or the next free port."),
+]
+_FaultsOption = Annotated[
+    bool,
+    typer.Option(
+        "--faults",
+        help="Of --web: the page may break the cluster, which is a local one of this directory, or containers.",
+    ),
 ]
 
 app = typer.Typer(add_completion=False)
@@ -86,6 +98,7 @@ async def watch(
     web: _WebOption = False,
     listen: _ListenOption = None,
     wait: _WaitOption = False,
+    faults: _FaultsOption = False,
 ) -> None:
     """Watch elections, ISR changes, orders, truncations and rebalances as they happen, a line each.
 
@@ -99,9 +112,10 @@ async def watch(
     Example: tidelog watch --partition events-0 --for 30s
     """
     if web:
-        return await _web(on, _request(topic, partition, group, kind or (), last or _WEB_LAST), listen, wait)
-    if listen is not None or wait:
-        raise bad_input("--listen and --wait are for --web")
+        wanted = _request(topic, partition, group, kind or (), last or _WEB_LAST)
+        return await _web(on, wanted, listen, wait=wait, faults=faults)
+    if listen is not None or wait or faults:
+        raise bad_input("--listen, --wait and --faults are for --web")
     if output is _Format.MERMAID and last is None and duration is None:
         raise bad_input("--format mermaid draws what has ended: add --for 30s or --last 100")
     wanted = _request(topic, partition, group, kind or (), last or 0)
@@ -124,31 +138,79 @@ async def watch(
         await follower.stop()
 
 
-async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None, wait: bool) -> None:
+async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None, *, wait: bool, faults: bool) -> None:
     from tidelog.client.observer import ClusterObserver
     from tidelog.page.hub import Hub
-    from tidelog.page.live import LiveSource
+    from tidelog.page.live import LiveSource, Note
     from tidelog.page.server import Busy, listening, serve
     from tidelog.watch.follower import ProtocolWatch
 
+    if wait and faults:
+        raise bad_input("--wait is for a page that only shows; --faults needs a cluster that answers")
     address = Address("127.0.0.1", _WEB_PORT) if listen is None else parse.address("--listen", listen)
     try:
         at = listening(address, exactly=listen is not None)
     except Busy as error:
         raise CommandError(str(error)) from None
-    if not wait:
-        await on.reach()
-    servers, notes = on.settings().bootstrap_servers, list[str]()
-    observer = ClusterObserver(servers, on.ports)
-    follower = ProtocolWatch(servers, on.ports, wanted, notes.append)
-    hub = Hub()
-    about = f"the cluster at {', '.join(map(str, servers))}"
-    source = LiveSource(hub, observer, follower, on.ports.clock, about=about, notes=notes)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(at)
+        if not wait:
+            await on.reach()
+        servers, notes = on.settings().bootstrap_servers, list[Note]()
+        observer = ClusterObserver(servers, on.ports)
+        stack.push_async_callback(observer.stop)
+        follower = ProtocolWatch(servers, on.ports, wanted, lambda text: notes.append(Note(text)))
+        stack.push_async_callback(follower.stop)
+        hub = Hub()
+        desk = await stack.enter_async_context(_desk(on, hub, notes)) if faults else None
+        only = "" if faults else "; read-only: `tidelog watch --web --faults` beside the cluster may break it"
+        about = f"the cluster at {', '.join(map(str, servers))}{only}"
+        source = LiveSource(hub, observer, follower, on.ports.clock, about=about, notes=notes, desk=desk)
+        await serve(hub, source, desk, at, lambda url: print_lines([f"The page is at {url}", "Ctrl-C ends it."]))
+
+
+@asynccontextmanager
+async def _desk(on: Connection, hub: "Hub", notes: "list[Note]") -> AsyncIterator["FaultDesk"]:
+    """Lends what breaks the cluster, and heals every fault in the end. CommandError."""
+    from random import Random
+
+    from tidelog.chaos.clusters import Given, opened
+    from tidelog.chaos.fault_desk import FaultDesk
+    from tidelog.chaos.faults.base import Bed, InForce, On, ends_as_interrupt
+    from tidelog.chaos.metrics import ChaosMetrics
+    from tidelog.cluster.api import ClusterError
+    from tidelog.cluster.choice import choose
+    from tidelog.runtime.tasks import Supervisor
+
+    servers = ",".join(map(str, on.settings().bootstrap_servers))
+    metrics = ChaosMetrics()
     try:
-        await serve(hub, source, None, at, lambda url: print_lines([f"The page is at {url}", "Ctrl-C ends it."]))
-    finally:
-        await follower.stop()
-        await observer.stop()
+        choice = choose(LOCAL_DIR, servers)
+        with (
+            ends_as_interrupt(),
+            opened(choice, Path.cwd()) as cluster,
+            metrics.served(Given(cluster).scrape_targets, note),
+            InForce() as in_force,
+        ):
+            async with on.admin() as admin:
+                bed = Bed(
+                    cluster=cluster,
+                    on=On.LOCAL if choice.project is None else On.COMPOSE,
+                    admin=admin,
+                    topic="",
+                    clock=on.ports.clock,
+                    rand=Random(),
+                    tasks=Supervisor("faults"),
+                    in_force=in_force,
+                    say=lambda text: notes.append(Note(text)),
+                )
+                desk = FaultDesk(bed, metrics, notes, lambda text: hub.tell("error", {"text": text}))
+                try:
+                    yield desk
+                finally:
+                    await desk.stop()
+    except ClusterError as error:
+        raise CommandError(str(error)) from None
 
 
 def _request(

@@ -8,8 +8,9 @@ const GROUPS = { process: "Processes", link: "Links", records: "Records", groups
 // Acts of one process that have buttons at it, with the states in which they make sense.
 const QUICK = {
   kill: ["up", "paused", "stopping"], start: ["down"], pause: ["up"], resume: ["paused"], restart: ["up"], stop: ["up"],
+  heal: ["down", "paused"],
 };
-const BUTTONS = ["kill", "start", "pause", "resume", "restart"];
+const BUTTONS = ["kill", "start", "pause", "resume", "restart", "heal"];
 
 const root = document.getElementById("acts");
 const dialog = document.getElementById("confirm");
@@ -31,7 +32,7 @@ function isQuick(act) {
 
 export function quickActs(process) {
   if (process.kind === "producer" || !state.hello?.acts?.length) return nothing;
-  const names = process.kind === "zookeeper" ? ["kill", "start"] : BUTTONS;
+  const names = process.kind === "zookeeper" ? ["kill", "start", "heal"] : BUTTONS;
   const fit = names.filter((name) => QUICK[name].includes(process.state) && isQuick(actOf(name)));
   if (!fit.length) return nothing;
   return html`<span class="quick">${fit.map(
@@ -49,7 +50,7 @@ export function acts() {
     html`<h2>Break it</h2>
       ${groups.map((group) => html`<div class="row"><span class="soft">${GROUPS[group] ?? group}</span>
         ${all.filter((act) => act.group === group).map(
-          (act) => html`<button data-do=${act.do} aria-expanded=${state.form === act.do} @click=${() => choose(act.do)}
+          (act) => html`<button data-do=${act.do} title=${act.about ?? nothing} aria-expanded=${state.form === act.do} @click=${() => choose(act.do)}
             >${act.label}</button>`,
         )}</div>`)}
       ${actOf(state.form) ? form(actOf(state.form)) : nothing}`,
@@ -97,7 +98,8 @@ function optionsOf({ kind, choices }) {
   const { processes, partitions } = picture;
   switch (kind) {
     case "process":
-      return processes.filter((process) => process.kind !== "producer").map(({ name }) => name).sort(brokersFirst);
+      return processes.filter(({ kind }) => kind !== "producer" && (!choices?.length || choices.includes(kind)))
+        .map(({ name }) => name).sort(brokersFirst);
     case "end":
       return processes.map(({ name }) => name).sort(brokersFirst);
     case "topic":
@@ -125,7 +127,7 @@ function form(act) {
   };
   return html`<form @submit=${submit} @keydown=${enter}>
     <b>${act.label}</b>
-    ${act.fields.map((field) => html`<label>${field.label}${unless(field)} ${input(field)}</label>`)}
+    ${act.fields.map((field) => html`<label title=${field.about ?? nothing}>${field.label}${unless(field)} ${input(field)}</label>`)}
     <button class="main" type="submit">Do it</button>
     <small class="warn">${pastNote()}</small>
   </form>`;

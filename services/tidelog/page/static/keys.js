@@ -36,7 +36,7 @@ const KEYS = [
   [["r"], "resume a process", act("resume")],
   [["x"], "restart a process", act("restart")],
   [["c"], "cut a link", act("cut")],
-  [["h"], "heal links", act("heal")],
+  [["h"], "heal", act("heal")],
   [["d"], "produce records", act("produce")],
   [["?"], "these keys", help],
 ];

@@ -1,0 +1,240 @@
+"""Faults by hand: what the page of a running cluster may do to it, which are the faults of chaos runs."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Final
+
+from tidelog.chaos.fault_player import MISSES
+from tidelog.chaos.faults.base import Bed, Fault, On, OneOf, to_the_end
+from tidelog.chaos.faults.registry import FAULTS, Parameter, make, parameters_of
+from tidelog.chaos.injector import Injector
+from tidelog.chaos.metrics import ChaosMetrics
+from tidelog.chaos.quantities import count, duration
+from tidelog.chaos.targets import check_hits, parse, resolve
+from tidelog.client.overview import Overview
+from tidelog.cluster.api import CLIENT, KINDS, Cluster, ClusterError, State, broker_name
+from tidelog.page.live import Note
+from tidelog.page.source import File, Refused
+from tidelog.runtime.tasks import Supervisor
+
+HEAL: Final = "heal"
+MANY: Final = {"rolling-restart": "all brokers", "lose-quorum": "majority zookeepers"}
+"""Faults that hit several processes, and which."""
+OF_A_TOPIC: Final = ("rolling-restart", "torn-tail", "bit-flip")
+"""Faults that look at one topic."""
+_GROUPS: Final = {"processes": "process", "links": "link", "disks": "Disks"}
+"""Headings of the page, by the module of a fault."""
+_UP: Final = "up"
+_DOWN: Final = "down"
+_STATES: Final = {State.PAUSED: "paused", State.STOPPED: _DOWN}
+_FIELDS: Final[Mapping[Callable[[str], object], str]] = {duration: "seconds", count: "number"}
+
+
+class FaultDesk:
+    """Injects what a reader asks for, and heals it when the reader says so or its time is over.
+
+    bed: what faults lie in; its tasks end with this desk, and the owner of its `in_force` undoes what is left.
+    notes: what was done is noted there.
+    failed: called with one line about a fault that took no effect, or that could not be healed.
+    """
+
+    def __init__(self, bed: Bed, metrics: ChaosMetrics, notes: list[Note], failed: Callable[[str], None]) -> None:
+        self._bed = replace(
+            bed, tasks=Supervisor("faults", lambda task: failed(f"{task}: ended by a bug; see the log"))
+        )
+        self._notes = notes
+        self._failed = failed
+        self._began = bed.clock.now()
+        self._numbers = 0
+        self._injector = Injector(self, metrics)
+        self._beginning: dict[str, str] = {}
+        """Faults whose effect was not seen yet, by process."""
+        self._offered = {name: fault for name, fault in FAULTS.items() if _possible(fault, bed.on, bed.cluster)}
+
+    async def stop(self) -> None:
+        await self._bed.tasks.stop()
+
+    # -- what the page is told ---------------------------------------------------------------------------------------
+
+    def acts(self) -> list[dict[str, Any]]:
+        """Returns what may be done here, as `hello` has it."""
+        heal = {"do": HEAL, "label": "Heal", "group": "process", "asks": False, "about": "end the faults of this page"}
+        fields = [{**_field("process", "process", needed=False), "about": "default: all faults"}]
+        return [*map(_act, self._offered.values()), {**heal, "fields": fields}]
+
+    async def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
+        """Adds to a picture what brokers do not tell: faults, paused processes, and those that no broker knows."""
+        if not seen.problem:
+            self._injector.looked([each for topic in seen.topics for each in topic.partitions], self.now())
+        picture["faults"] += [each.text for each in self._injector.active.values()]
+        rows = {row["name"]: row for row in picture["processes"]}
+        try:
+            statuses = await to_the_end(self._bed.cluster.status)
+        except ClusterError as error:
+            picture["faults"].append(str(error))
+            return
+        down = {each.name for each in statuses if each.state is State.STOPPED}
+        for row in picture["partitions"]:
+            for replica in row["replicas"]:
+                if broker_name(replica["broker"]) in down:
+                    replica["state"] = _DOWN
+        for each in statuses:
+            state = _STATES.get(each.state, _UP)
+            if each.name not in rows:
+                row = {"name": each.name, "kind": each.kind, "state": state, "note": "", "faults": []}
+                picture["processes"].append(row)
+            elif state != _UP:
+                rows[each.name]["state"] = state
+        picture["processes"].sort(key=lambda row: row["name"])
+
+    # -- the book of the injector ------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self._bed.clock.now() - self._began
+
+    def next_fault(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def fault(self, number: int, fault: str, what: str, targets: Sequence[str], name: str) -> None:
+        match what:
+            case "begin":
+                self._notes.append(Note(f"{name} begins", tuple(targets)))
+            case "healed" if not FAULTS[fault].passes:
+                self._notes.append(Note(f"{name} is healed", tuple(targets), mends=True))
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def do(self, command: Mapping[str, Any]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(self._do(command), asyncio.get_running_loop())
+
+    def save(self, kind: str) -> Future[File]:
+        refused: Future[File] = Future()
+        refused.set_exception(Refused("the page of a running cluster is not saved; a chaos run keeps one"))
+        return refused
+
+    async def _do(self, command: Mapping[str, Any]) -> None:
+        match command:
+            case {"act": {"do": str(name), **given}} if len(command) == 1:
+                fields = {str(field): str(value) for field, value in given.items()}
+                await (self._heal_at(fields) if name == HEAL else self._begin(name, fields))
+            case _:
+                raise Refused("a command has one key here, act; docs/internals/page.md has it")
+
+    async def _heal_at(self, given: dict[str, str]) -> None:
+        process = given.pop("process", "")
+        if unknown := given.keys():
+            raise Refused(f"{min(unknown)}: heal has no such field")
+        numbers = [
+            number for number, each in self._injector.active.items() if not process or process in each.injected.targets
+        ]
+        if not numbers:
+            raise Refused(f"no fault of this page is in force{f' at {process}' if process else ''}")
+        for number in numbers:
+            self._bed.tasks.start(HEAL, self._heal(number))
+
+    async def _begin(self, name: str, given: dict[str, str]) -> None:
+        kind = self._offered.get(name)
+        if kind is None:
+            raise Refused(f"do: {name!r} is none of {', '.join([*self._offered, HEAL])}")
+        wanted = given.pop("target" if name in MANY else "process", "")
+        topic = given.pop("topic", "") if name in OF_A_TOPIC else ""
+        for_s = given.pop("for", "") if not kind.passes else ""
+        if name in OF_A_TOPIC and not topic:
+            raise Refused(f"topic: {name} needs one")
+        bed = replace(self._bed, topic=topic)
+        try:
+            target = parse(wanted)
+            check_hits(kind, target)
+            ends_s = duration(for_s) if for_s else None
+            fault = make(kind, given)
+            if why := fault.why_not(bed.on):
+                raise Refused(f"{name}: {why}")
+            targets = await resolve(target, bed)
+        except (ValueError, *MISSES) as error:
+            raise Refused(str(error)) from None
+        for each in targets:
+            if other := self._at(each):
+                raise Refused(f"{each}: {other} is in force there; heal it first")
+        text = f"{name} {target.text}"
+        self._beginning |= dict.fromkeys(targets, text)
+        bed.tasks.start(text, self._play(bed, fault, targets, text, ends_s))
+
+    def _at(self, process: str) -> str:
+        """Returns the fault that is in force or begins at a process; "" if there is none."""
+        found = (each.text for each in self._injector.active.values() if process in each.injected.targets)
+        return self._beginning.get(process) or next(found, "")
+
+    async def _play(self, bed: Bed, fault: Fault, targets: Sequence[str], text: str, ends_s: float | None) -> None:
+        try:
+            number, injected = await self._injector.inject(bed, fault, targets, text)
+        except MISSES as error:
+            self._notes.append(Note(f"{text} took no effect: {error}", tuple(targets), mends=True))
+            self._failed(f"{text}: {error}")
+            return
+        finally:
+            for each in targets:
+                del self._beginning[each]
+        self._notes.append(Note(f"{text}: {injected.effect}"))
+        if fault.passes:
+            await self._heal(number)
+        elif ends_s is not None:
+            await bed.clock.sleep(ends_s)
+            await self._heal(number)
+
+    async def _heal(self, number: int) -> None:
+        """Another one may have healed it."""
+        active = self._injector.active.get(number)
+        if active is None:
+            return
+        try:
+            await self._injector.heal(number)
+        except ClusterError as error:
+            self._failed(f"{active.text} could not be healed: {error}")
+
+
+def _possible(fault: type[Fault], on: On, cluster: Cluster) -> bool:
+    """Links of a local cluster can be cut only by the program that has started it."""
+    made = fault()
+    if made.why_not(on) is not None or (fault.needs_proxy and on is On.LOCAL):
+        return False
+    try:
+        made.check(cluster)
+    except ClusterError:
+        return False
+    return True
+
+
+def _act(fault: type[Fault]) -> dict[str, Any]:
+    return {
+        "do": fault.name,
+        "label": fault.name[0].upper() + fault.name[1:].replace("-", " "),
+        "group": _GROUPS[fault.__module__.rpartition(".")[2]],
+        "asks": fault.destroys,
+        "about": fault.about,
+        "fields": list(_fields(fault)),
+    }
+
+
+def _fields(fault: type[Fault]) -> Iterator[dict[str, Any]]:
+    if fault.name in MANY:
+        yield _field("target", "text", needed=True, value=MANY[fault.name])
+    else:
+        yield {**_field("process", "process", needed=True), "choices": sorted({*KINDS} & fault.hits - {CLIENT})}
+    if fault.name in OF_A_TOPIC:
+        yield _field("topic", "topic", needed=True)
+    yield from map(_of_parameter, parameters_of(fault).values())
+    if not fault.passes:
+        yield {**_field("for", "seconds", needed=False), "about": "default: until it is healed"}
+
+
+def _of_parameter(it: Parameter) -> dict[str, Any]:
+    choices = it.parse.choices if isinstance(it.parse, OneOf) else ()
+    kind = "choice" if choices else _FIELDS.get(it.parse, "text")
+    return {**_field(it.name, kind, needed=False, value=it.written), "choices": list(choices), "about": it.about}
+
+
+def _field(name: str, kind: str, *, needed: bool, value: str | None = None) -> dict[str, Any]:
+    return {"name": name, "label": name, "kind": kind, "needed": needed, "choices": [], "value": value}
