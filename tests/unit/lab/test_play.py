@@ -1,6 +1,7 @@
 """Stories are played: actions at their times, looks between them, a verdict, and the exit code of the command."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import pytest
 from tidelog.chaos.yaml_nodes import ScenarioError, parse
 from tidelog.cli import main
 from tidelog.lab import story_file, tell
+from tidelog.lab.expectations import Outcome
 from tidelog.lab.play import Played, play
 from tidelog.lab.steps import Act
 
@@ -30,45 +32,57 @@ def played(expectations: str, story: str = STORY) -> Played:
     return play(story_file.story(parse(story + expectations, "f")))
 
 
-@pytest.mark.parametrize(
-    "line, held, found",
-    [
-        ("{sends: first, acked: 3, waiting: 0}", True, ""),
-        ("{sends: first, at: 1s, acked: 3}", False, "0 of 0 acknowledged"),
-        ("{sends: first, failed: {NOT_ENOUGH_REPLICAS: 3}}", False, "3 of 3 acknowledged"),
-        ("{at: 2s, partition: events-0, leader: 0, epoch: 0, isr: [2, 1, 0]}", True, ""),
-        ("{at: 3s, partition: events-0, leader: 1, epoch: 1, isr: [1, 2], log_ends: {1: 3}}", True, ""),
-        ("{at: 3s, partition: events-0, leader: 0}", False, "leader 1"),
-        ("{at: 3s, partition: events-0, log_ends: {0: 3}}", False, "log ends 3 at 1, 3 at 2"),
-        ("{from: 1900ms, to: 4s, partition: events-0, stands: high_watermark}", True, ""),
-        ("{from: 1900ms, to: 4s, partition: events-0, stands: leader}", False, "0, then 1"),
-        ("{at: 3s, process: old leader, is: down}", True, ""),
-        ("{at: 3s, process: broker-1, is: down}", False, "it is up"),
-        (
-            "{events: [{kind: LeaderChosen, leader: 1}, {kind: BecameLeader, process: broker-1, caused: true}]}",
-            True,
-            "",
-        ),
-        (
-            "{events: [{kind: BecameLeader, process: broker-1}, {kind: LeaderChosen, leader: 1}]}",
-            False,
-            "LeaderChosen (lea",
-        ),
-        ("{events: [{kind: BecameLeader, process: old leader, subject: events-0}]}", True, ""),
-        ("{events: [{kind: BrokerSeen}, {kind: BrokerSuspected, caused: true}]}", False, "BrokerSuspected is missing"),
-        ("{to: 2s, no event: {kind: LeaderChosen, leader_epoch: 1}}", True, ""),
-        ("{no event: {kind: LeaderChosen, leader_epoch: 1}}", False, "elects broker-1 for events-0"),
-        ("{verdict: {acknowledged: 3, lost: 0}}", True, ""),
-        ("{verdict: {acknowledged: 4}}", False, "3 acknowledged, 0 lost"),
-    ],
+EXPECTATIONS: Final = (
+    ("{sends: first, acked: 3, waiting: 0}", True, ""),
+    ("{sends: first, at: 1s, acked: 3}", False, "0 of 0 acknowledged"),
+    ("{sends: first, failed: {NOT_ENOUGH_REPLICAS: 3}}", False, "3 of 3 acknowledged"),
+    ("{at: 2s, partition: events-0, leader: 0, epoch: 0, isr: [2, 1, 0]}", True, ""),
+    ("{at: 3s, partition: events-0, leader: 1, epoch: 1, isr: [1, 2], log_ends: {1: 3}}", True, ""),
+    ("{at: 3s, partition: events-0, leader: 0}", False, "leader 1"),
+    ("{at: 3s, partition: events-0, log_ends: {0: 3}}", False, "log ends 3 at 1, 3 at 2"),
+    ("{from: 1900ms, to: 4s, partition: events-0, stands: high_watermark}", True, ""),
+    ("{from: 1900ms, to: 4s, partition: events-0, stands: leader}", False, "0, then 1"),
+    ("{at: 3s, process: old leader, is: down}", True, ""),
+    ("{at: 3s, process: broker-1, is: down}", False, "it is up"),
+    (
+        "{events: [{kind: LeaderChosen, leader: 1}, {kind: BecameLeader, process: broker-1, caused: true}]}",
+        True,
+        "",
+    ),
+    (
+        "{events: [{kind: BecameLeader, process: broker-1}, {kind: LeaderChosen, leader: 1}]}",
+        False,
+        "LeaderChosen (lea",
+    ),
+    ("{events: [{kind: BecameLeader, process: old leader, subject: events-0}]}", True, ""),
+    ("{events: [{kind: BrokerSeen}, {kind: BrokerSuspected, caused: true}]}", False, "BrokerSuspected is missing"),
+    ("{to: 2s, no event: {kind: LeaderChosen, leader_epoch: 1}}", True, ""),
+    ("{no event: {kind: LeaderChosen, leader_epoch: 1}}", False, "elects broker-1 for events-0"),
+    ("{verdict: {acknowledged: 3, lost: 0}}", True, ""),
+    ("{verdict: {acknowledged: 4}}", False, "3 acknowledged, 0 lost"),
 )
-def test_an_expectation_says_what_was_seen_instead(line: str, held: bool, found: str) -> None:
-    (outcome,) = played(f"  - {line}\n").outcomes
-    assert outcome.held == held and found in outcome.found and outcome.line == 11, outcome
 
 
-def test_text_has_question_actions_steps_and_results_in_order() -> None:
-    told = list(tell.lines(played("  - {sends: first, acked: 3}\n")))
+@pytest.fixture(scope="module")
+def judged() -> Sequence[Outcome]:
+    """The outcomes of all of EXPECTATIONS in one story; each of them knows its line."""
+    return played("".join(f"  - {line}\n" for line, _, _ in EXPECTATIONS)).outcomes
+
+
+@pytest.mark.parametrize("number", range(len(EXPECTATIONS)), ids=lambda number: EXPECTATIONS[number][0])
+def test_an_expectation_says_what_was_seen_instead(judged: Sequence[Outcome], number: int) -> None:
+    _, held, found = EXPECTATIONS[number]
+    outcome = judged[number]
+    assert outcome.held == held and found in outcome.found and outcome.line == 11 + number, outcome
+
+
+@pytest.fixture(scope="module")
+def holds() -> Played:
+    return played("  - {sends: first, acked: 3}\n")
+
+
+def test_text_has_question_actions_steps_and_results_in_order(holds: Played) -> None:
+    told = list(tell.lines(holds))
     wanted = [
         "a story",
         "Question: What is seen?",
@@ -83,8 +97,8 @@ def test_text_has_question_actions_steps_and_results_in_order() -> None:
     assert any("elects broker-1 for events-0" in line for line in told[places[4] :])
 
 
-def test_no_event_holds_a_record() -> None:
-    found = tell.to_json(played("  - {sends: first, acked: 3}\n"))
+def test_no_event_holds_a_record(holds: Played) -> None:
+    found = tell.to_json(holds)
     assert "producer-1" not in json.dumps([step for step in found["steps"] if "kind" in step])
     assert found["held"] and found["verdict"]["acknowledged"] == 3
 
