@@ -75,7 +75,7 @@ class Hub:
 
     def join(self) -> "Page":
         """Opens a page in the running event loop. Full."""
-        page = Page(asyncio.get_running_loop())
+        page = Page(asyncio.get_running_loop(), self._lock)
         with self._lock:
             if len(self._pages) >= PAGES_MAX:
                 raise Full(f"{PAGES_MAX} pages are open, which is the limit: close one, and load this page again")
@@ -104,8 +104,9 @@ class Hub:
 class Page:
     """The messages that wait for one page."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, lock: threading.Lock) -> None:
         self._loop = loop
+        self._lock = lock
         self._waiting: dict[int, tuple[str, str, int]] = {}
         """Messages in their order: kind, text, number of events."""
         self._next = 0
@@ -115,6 +116,8 @@ class Page:
 
     def put(self, kind: str, data: str, events: int) -> None:
         """Called under the hub's lock, from any thread."""
+        if not self._waiting:  # else the page is on its way
+            self._loop.call_soon_threadsafe(self._news.set)
         if kind in _NEWEST:
             for key in [key for key, each in self._waiting.items() if each[0] == kind]:
                 del self._waiting[key]
@@ -125,7 +128,6 @@ class Page:
         self._next += 1
         self._size += len(data) if kind == "events" else 0
         self._shed()
-        self._loop.call_soon_threadsafe(self._news.set)
 
     def _shed(self) -> None:
         """Drops the oldest events while there are too many."""
@@ -140,7 +142,7 @@ class Page:
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def messages(self) -> AsyncIterator[str]:
-        """Yields messages as server-sent events have them, until the hub closes."""
+        """Yields what waits, as server-sent events have it, until the hub closes."""
         while not self._ended:
             try:
                 async with asyncio.timeout(BEAT_S):
@@ -149,14 +151,14 @@ class Page:
                 yield ": still there\n\n"
                 continue
             self._news.clear()
-            for data in self._taken():
-                yield f"data: {data}\n\n"
+            if told := self._taken():
+                yield "".join([f"data: {data}\n\n" for data in told])
 
     def _taken(self) -> list[str]:
-        taken, self._waiting = self._waiting, {}
-        dropped, self._size, self._dropped = self._dropped, 0, 0
-        told = [_message("dropped", {"events": dropped})] if dropped else []
-        return [*told, *(data for _, data, _ in taken.values())]
+        with self._lock:
+            taken, self._waiting = [data for _, data, _ in self._waiting.values()], {}
+            dropped, self._size, self._dropped = self._dropped, 0, 0
+        return [_message("dropped", {"events": dropped}), *taken] if dropped else taken
 
 
 def _message(kind: str, content: Any) -> str:

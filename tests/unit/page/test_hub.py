@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ async def taken(page: Page, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     stream: AsyncIterator[str] = page.messages()
     while len(found) < count:
-        message = json.loads((await anext(stream)).removeprefix("data: "))
-        assert message.pop("v") == 1
-        found.append(message)
+        for data in (await anext(stream)).removesuffix("\n\n").split("\n\n"):
+            message = json.loads(data.removeprefix("data: "))
+            assert message.pop("v") == 1
+            found.append(message)
     return found
 
 
@@ -83,6 +85,29 @@ async def test_a_slow_page_loses_events_and_is_told_how_many(monkeypatch: pytest
     lost = found[0]["dropped"]["events"]
     assert lost > 86_000 and next(each["events"][0]["n"] for each in found if "events" in each) == lost
     assert page._size == 0
+
+
+async def test_what_waits_comes_at_once_and_is_taken_under_the_lock() -> None:
+    hub = Hub()
+    page = hub.join()
+
+    class Waiting(dict[int, tuple[str, str, int]]):
+        def values(self) -> Any:
+            taken_under.append(hub._lock.locked())
+            return super().values()
+
+    taken_under: list[bool] = []
+    wakes: list[Any] = []
+    page._waiting = Waiting()
+    page._loop = SimpleNamespace(call_soon_threadsafe=wakes.append)  # type: ignore[assignment]
+    hub.tell("events", [event(0)])
+    hub.tell("picture", {"t": 0})
+    assert len(wakes) == 1, "the loop is woken once"
+    wakes[0]()
+    stream = page.messages()
+    assert (await anext(stream)).count("data: ") == 2
+    hub.tell("picture", {"t": 1})
+    assert len(wakes) == 2 and taken_under == [True]
 
 
 async def test_twenty_one_pages_are_too_many() -> None:
