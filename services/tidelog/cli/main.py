@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typer import TyperException
 
 EXIT_INTERRUPTED = 130
+GARBAGE = 50_000
+"""Objects that Python makes before it looks for cycles: it would go 200 times through what is imported, which stays."""
 _NUMBERS = {"int": "a whole number", "float": "a number"}
 _KIND_OF_NUMBER = re.compile(r"a valid (int|float)( range)?\b")
 _RANGE = re.compile(r"(\S+) is not in the range (?:(\S+)<=)?x(?:<=(\S+)|>=(\S+))?\.")
@@ -29,6 +31,7 @@ def main() -> None:
     atexit.register(
         gc.freeze
     )  # Python's last collection would go through all modules, which takes 50 ms and frees nothing
+    gc.set_threshold(GARBAGE)
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from tidelog.broker.partition_host import PartitionHost
@@ -16,6 +17,10 @@ UP: Final = "up"
 PAUSED: Final = "paused"
 STOPPING: Final = "stopping"
 DOWN: Final = "down"
+
+# A page looks at all partitions ten times a second, and few of them have changed since.
+_decode_topic: Final = lru_cache(100)(znodes.decode_topic)
+_decode_state: Final = lru_cache(1_000)(znodes.decode_state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,8 @@ class View:
         found = []
         for name in self.topics() if topic is None else [topic]:
             for number, replicas in enumerate(self._assignment(name).partitions):
-                found.append(self._partition(TopicPartition(name, number), replicas, hosts))
+                tp = TopicPartition(name, number)
+                found.append(self._partition(tp, replicas, hosts.get(tp, {})))
         return found
 
     def count(self, topic: str) -> int:
@@ -130,32 +136,32 @@ class View:
         node = self._sim.zookeeper.find(znodes.topic_path(topic))
         if node is None:
             raise KeyError(f"there is no topic {topic!r}")
-        return znodes.decode_topic(topic, node.data)
+        return _decode_topic(topic, node.data)
 
     def partition(self, topic: str, number: int) -> Partition:
         """KeyError: there is no such topic or partition."""
         assigned = self._assignment(topic).partitions
         if not 0 <= number < len(assigned):
             raise KeyError(f"topic {topic!r} has {len(assigned)} partitions, and no partition {number}")
-        return self._partition(TopicPartition(topic, number), assigned[number], self._replicas())
+        tp = TopicPartition(topic, number)
+        return self._partition(tp, assigned[number], self._replicas(tp).get(tp, {}))
 
-    def _partition(
-        self, tp: TopicPartition, assigned: Sequence[int], hosts: Mapping[TopicPartition, Mapping[int, Replica]]
-    ) -> Partition:
-        replicas, at = tuple(map(int, assigned)), hosts.get(tp, {})
+    def _partition(self, tp: TopicPartition, assigned: Sequence[int], at: Mapping[int, Replica]) -> Partition:
+        replicas = tuple(map(int, assigned))
         node = self._sim.zookeeper.find(znodes.state_path(*tp))
         if node is None:
             return Partition(*tp, NO_LEADER, -1, -1, (), replicas, at)
-        state = znodes.decode_state(*tp, node.data)
+        state = _decode_state(*tp, node.data)
         isr = tuple(sorted(int(member.broker_id) for member in state.isr))
         return Partition(*tp, int(state.leader), state.leader_epoch, node.stat.version, isr, replicas, at)
 
-    def _replicas(self) -> dict[TopicPartition, dict[int, Replica]]:
-        """Returns the replicas of running brokers."""
+    def _replicas(self, only: TopicPartition | None = None) -> dict[TopicPartition, dict[int, Replica]]:
+        """Returns the replicas of running brokers, of all partitions or of one."""
         found: dict[TopicPartition, dict[int, Replica]] = {}
         for node in self._sim.brokers:
             for host in node.hosts():
-                found.setdefault(host.tp, {})[node.number] = _replica(node, host)
+                if only is None or host.tp == only:
+                    found.setdefault(host.tp, {})[node.number] = _replica(node, host)
         return found
 
     def remember(self, node: SimNode) -> None:

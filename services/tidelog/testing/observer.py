@@ -6,6 +6,7 @@ the step is over, so that no handler under test can catch it.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,11 @@ class _Copy:
     cuts: int = 0
     appends: list[tuple[int, float]] = field(default_factory=list)
     """Of a leader: where its log ended, and since when, in this epoch."""
+
+    def lacking(self, offset: int) -> float | None:
+        """Returns when the first record from `offset` on was appended; None where there is none."""
+        place = bisect_right(self.appends, offset, key=lambda each: each[0])
+        return self.appends[place][1] if place < len(self.appends) else None
 
 
 @dataclass(slots=True)
@@ -405,7 +411,7 @@ class Observer:
         copy = self._copies.get(replica)
         if copy is None or not copy.leads:
             return None
-        return next((at for end, at in copy.appends if end > replica.high_watermark), None)
+        return copy.lacking(replica.high_watermark)
 
     def _check_proposal(self, replica: PartitionReplica, then: Mapping[int, Progress]) -> None:
         copy, leading = self._copies.get(replica), replica.leading
@@ -428,7 +434,7 @@ class Observer:
     def _check_lag(self, copy: _Copy, follower: int, offset: int) -> None:
         """Row 34: nobody leaves the ISR sooner than the lag limit after the first append that he lacks."""
         now = asyncio.get_running_loop().time()
-        since = next((at for end, at in copy.appends if end > offset), None)
+        since = copy.lacking(offset)
         if since is None or now - since < LAG_SHARE * self._lag_max_s:
             raise Violation(
                 f"row 34: {copy.host.tp} leader {copy.broker_id} drops {follower} at {offset}, which it lacks since {since}, "
