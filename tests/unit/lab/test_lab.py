@@ -20,6 +20,13 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def untouched() -> Iterator[Lab]:
+    """For mistakes, which change nothing."""
+    with Lab(seed=7, partitions=1) as made:
+        yield made
+
+
 def test_a_killed_leader_is_replaced_and_nothing_is_lost(lab: Lab) -> None:
     assert lab.produce("events", 20).acked == 20
     leader = lab.partition("events", 0).leader
@@ -77,10 +84,12 @@ def test_time_passes_only_in_calls_that_say_so(lab: Lab) -> None:
         (lambda lab: lab.stop_load("events"), "there is no load of events"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(ask: object, told: str, lab: Lab) -> None:
+def test_a_mistake_is_told_in_one_line(ask: object, told: str, untouched: Lab) -> None:
     assert callable(ask)
+    before = untouched.time, list(map(str, untouched.story()))
     with pytest.raises(LabError) as caught:
-        ask(lab)
+        ask(untouched)
+    assert (untouched.time, list(map(str, untouched.story()))) == before
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 

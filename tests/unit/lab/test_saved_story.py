@@ -7,7 +7,7 @@ import pytest
 
 from tidelog.chaos.yaml_nodes import parse
 from tidelog.lab.digest import Chain, chain
-from tidelog.lab.play import play
+from tidelog.lab.play import Played, play
 from tidelog.lab.session import Session
 from tidelog.lab.steps import Act
 from tidelog.lab.story import StoryError, TopicPlan, free
@@ -40,19 +40,22 @@ def iter_clock() -> Any:
     return lambda: 0.0
 
 
-def test_a_saved_story_holds_event_by_event(text: str) -> None:
-    played = play(story(parse(text, "kept.yaml")))
+@pytest.fixture(scope="module")
+def played(text: str) -> Played:
+    return play(story(parse(text, "kept.yaml")))
+
+
+def test_a_saved_story_holds_event_by_event(text: str, played: Played) -> None:
     assert [(each.text, each.found) for each in played.outcomes if not each.held] == []
     assert played.story.promise == "one-copy" and len(played.story.beats) == 5
     assert f"the {played.story.chain.steps:,} steps are those" in played.outcomes[-1].text  # type: ignore[union-attr]
     assert written(played.story).splitlines()[-1] == text.splitlines()[-1], "saved again it is the same"
 
 
-def test_a_story_that_differs_says_from_which_step_on(text: str) -> None:
+def test_a_story_that_differs_says_from_which_step_on(text: str, played: Played) -> None:
     other = text.replace("delay: 20ms", "delay: 30ms")
     outcome = play(story(parse(other, "kept.yaml"))).outcomes[-1]
-    steps = play(story(parse(text, "kept.yaml"))).steps
-    number = next(n for n, step in enumerate(steps, 1) if isinstance(step, Act) and "take 0.02 s" in step.text)
+    number = next(n for n, step in enumerate(played.steps, 1) if isinstance(step, Act) and "take 0.02 s" in step.text)
     assert not outcome.held and outcome.found.startswith(f"they differ from step {number:,} on:")
     assert "messages broker-1 -> producer take 0.03 s" in outcome.found
 

@@ -1,10 +1,12 @@
 """A reader's session: time passes, stands and goes back exactly, and what the reader does is a part of the story."""
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from tidelog.chaos.checker.promise import Loss
 from tidelog.lab import session as sessions
 from tidelog.lab.cluster import LabCluster
 from tidelog.lab.digest import encoded
@@ -13,6 +15,7 @@ from tidelog.lab.play import play
 from tidelog.lab.session import Session
 from tidelog.lab.story import Story, TopicPlan, free
 from tidelog.lab.story_file import find, load
+from tidelog.lab.verdict import Verdict
 from tidelog.page.source import Refused
 from tidelog.testing.invariants import Violation
 
@@ -205,6 +208,23 @@ def test_the_last_checks_know_the_verdict_of_the_end(monkeypatch: pytest.MonkeyP
         told.session.close()
 
 
+def test_verdicts_take_a_share_of_the_time_that_passes(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "JUDGED_SHARE", 0.1)
+    asked: list[float] = []
+    so_far = LabCluster.verdict_so_far
+
+    def slow(cluster: LabCluster, lost: Loss) -> Verdict:
+        told._wall += 0.05
+        asked.append(told._wall)
+        return so_far(cluster, lost)
+
+    monkeypatch.setattr(LabCluster, "verdict_so_far", slow)
+    told.session.play(on=True)
+    for _ in range(60):
+        told.session.frame(0.1)
+    assert len(asked) > 4 and all(0.5 < then - before < 0.7 for before, then in pairwise(asked))
+
+
 def test_a_violation_stops_time_until_the_reader_goes_back(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = LabCluster.after_step
     told.session.close()
@@ -229,6 +249,14 @@ def test_a_violation_stops_time_until_the_reader_goes_back(told: Told, monkeypat
     told.session.close()
 
 
+@pytest.fixture(scope="module")
+def standing() -> Iterator[Told]:
+    """For moments to which nobody can go: it stands where it stood."""
+    found = Told(cluster())
+    yield found
+    found.session.close()
+
+
 @pytest.mark.parametrize(
     ("where", "text"),
     [
@@ -240,11 +268,13 @@ def test_a_violation_stops_time_until_the_reader_goes_back(told: Told, monkeypat
         ({"t": "1"}, "to: either event"),
     ],
 )
-def test_a_wrong_moment_is_refused(told: Told, where: Mapping[str, Any], text: str) -> None:
+def test_a_wrong_moment_is_refused(standing: Told, where: Mapping[str, Any], text: str) -> None:
+    before = standing.last("picture"), standing.last("time")
     with pytest.raises(Refused, match=text):
-        told.session.to(where)
+        standing.session.to(where)
     with pytest.raises(Refused, match=r"speed: 1000 is not from 0\.1 to 100"):
-        told.session.set_speed(1000)
+        standing.session.set_speed(1000)
+    assert (standing.last("picture"), standing.last("time")) == before
 
 
 def test_moments_before_the_cluster_is_up_are_its_start(told: Told) -> None:
