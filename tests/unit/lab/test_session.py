@@ -66,7 +66,7 @@ def cluster(**changes: Any) -> Story:
 
 @pytest.fixture(autouse=True)
 def few_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the wall clock of `Told` a verdict costs as little as a step, so that one would come with nearly every frame."""
+    """Verdicts are rare: by the wall clock of `Told` one is as cheap as a step, and would come with nearly every frame."""
     monkeypatch.setattr(sessions, "JUDGED_SHARE", 1e-5)
 
 
@@ -251,7 +251,7 @@ def test_a_violation_stops_time_until_the_reader_goes_back(told: Told, monkeypat
 
 @pytest.fixture(scope="module")
 def standing() -> Iterator[Told]:
-    """For moments to which nobody can go: it stands where it stood."""
+    """Refuses moments, and stays where it was."""
     found = Told(cluster())
     yield found
     found.session.close()
