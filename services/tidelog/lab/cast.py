@@ -8,9 +8,10 @@ from typing import Final
 from tidelog.chaos.yaml_nodes import Node
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.lab.clients import ACKS, Clients
-from tidelog.lab.cluster import ZOOKEEPER, LabError
+from tidelog.lab.cluster import LabError
 from tidelog.lab.view import View
 from tidelog.names import suggestion
+from tidelog.testing.sim_node import ZOOKEEPER
 
 _LEADER: Final = re.compile(r"leader of (.+)-(\d+)")
 _COORDINATOR: Final = re.compile(r"coordinator of (.+)")

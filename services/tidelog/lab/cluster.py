@@ -16,9 +16,8 @@ from tidelog.ids import TopicPartition
 from tidelog.lab.clients import FAILURES, Clients, Sends, polled
 from tidelog.lab.groups import Groups
 from tidelog.lab.peek import peek
-from tidelog.lab.steps import Act, Steps
+from tidelog.lab.shown import Shown
 from tidelog.lab.verdict import Verdict, judge
-from tidelog.lab.view import View
 from tidelog.names import validate_group_id
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
@@ -27,9 +26,8 @@ from tidelog.testing.drive import Drive
 from tidelog.testing.net_exchange import Faults as LinkFaults
 from tidelog.testing.sim_agent import AgentNode
 from tidelog.testing.sim_cluster import SimCluster
-from tidelog.testing.sim_node import SimNode, Timing
+from tidelog.testing.sim_node import ZOOKEEPER, SimNode, Timing
 
-ZOOKEEPER: Final = "zookeeper"
 START_S: Final = 30.0
 PROBE_S: Final = 5.0
 """A partition whose leader does not answer for so long counts as not readable."""
@@ -61,7 +59,7 @@ class LabError(Exception):
     """The lab cannot do this; the text says what, and what it can do."""
 
 
-class LabCluster:
+class LabCluster(Shown):
     def __init__(
         self,
         seed: int,
@@ -72,19 +70,9 @@ class LabCluster:
         *,
         invariants: bool,
     ) -> None:
-        self.sim = SimCluster(seed, brokers, controllers, timing=timing)
-        self.steps = Steps()
-        self.sim.world.make_ring = self.steps.ring
-        self.now = drive.loop.time
-        self.groups = Groups(self.sim.world, self.sim.observer.reached)
-        self.view = View(self.sim, self.groups, drive)
-        gone = self.sim.world.on_gone
-
-        def on_gone(node: SimNode) -> None:
-            self.view.remember(node)
-            gone(node)
-
-        self.sim.world.on_gone = on_gone
+        sim = SimCluster(seed, brokers, controllers, timing=timing)
+        self.groups = Groups(sim.world, sim.observer.reached)
+        super().__init__(sim, self.groups, drive)
         self.clients = Clients(self.sim, self.now)
         self.tasks = Supervisor("lab")
         self.clock = SimClock()
@@ -106,10 +94,6 @@ class LabCluster:
     def after_step(self) -> None:
         self.sim.observer.after_step()
         self.groups.after_step()
-
-    def say(self, text: str, *struck: str, mends: bool = False) -> None:
-        """struck: the processes that it happens to. mends: it is the end of a fault."""
-        self.steps.add(Act(self.now(), text, struck=struck, mends=mends))
 
     # -- the start, and processes that end by themselves -------------------------------------------------------------
 

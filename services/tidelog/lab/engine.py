@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tidelog.lab.cluster import LabCluster, LabError
 from tidelog.testing.drive import Drive
 from tidelog.testing.invariants import Violation
-from tidelog.testing.sim_node import SimNode, Timing
+from tidelog.testing.sim_node import Timing
 
 T = TypeVar("T")
 
@@ -23,14 +23,6 @@ class Engine:
         self._drive.watching = self._cluster.watching
         if invariants:
             self._drive.loop.after_step = self._cluster.after_step
-        world = self._cluster.sim.world
-        gone = world.on_gone
-
-        def on_gone(node: SimNode) -> None:
-            gone(node)
-            self._drive.keep_remains(node.process)
-
-        world.on_gone = on_gone
 
     def start(self) -> None:
         """Returns when the cluster is up."""

@@ -27,8 +27,7 @@ class Groups(GroupWatch):
         self._nodes_of = world
         self._excused = {RENEWED}
         self._done: dict[str, dict[TopicPartition, int]] = {}
-        self.repeated: Counter[str] = Counter()
-        """Records that a group has processed once more, by group."""
+        self.repeated = Counter()
         self._count = 0
 
     def join(self, group: str, topics: tuple[str, ...], session_s: float) -> AgentNode:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from tidelog.lab.actions import GROUPS, RECORDS
 from tidelog.lab.expectations import Outcome
 from tidelog.lab.player import Player
+from tidelog.lab.seed import SeedPlayer
 from tidelog.lab.steps import Act
 from tidelog.lab.story import Story
 from tidelog.lab.verdict import Verdict
@@ -35,9 +36,9 @@ class Lesson:
         """The question is open, and time stands at it."""
         return not self.answered and t >= self._asks_at_s
 
-    def told(self, player: Player, verdict: Verdict) -> dict[str, Any] | None:
+    def told(self, player: Player | SeedPlayer, verdict: Verdict) -> dict[str, Any] | None:
         """Returns the message; None for a cluster without a story."""
-        story, t = self._story, player.engine.time
+        story, t = self._story, player.time
         if not story.text:
             return None
         ended = t >= story.duration_s
@@ -57,7 +58,7 @@ class Lesson:
             "expectations": [self._expectation(number, text) for number, text in enumerate(self._texts)],
         }
 
-    def _judge(self, player: Player, verdict: Verdict, t: float) -> None:
+    def _judge(self, player: Player | SeedPlayer, verdict: Verdict, t: float) -> None:
         """Judges what has become due. Going back makes it undue again."""
         dues = [min(each.due_s, self._story.duration_s) for each in self._story.expectations]
         self._outcomes = {number: each for number, each in self._outcomes.items() if dues[number] <= t}

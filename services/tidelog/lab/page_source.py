@@ -20,7 +20,6 @@ FRAME_S: Final = 0.1
 """Between two pictures while time passes."""
 BEHIND_S: Final = 0.25
 """Wall time that a frame makes up for at most; a machine that was away does not catch up."""
-SAVES: Final = ("page", "story")
 
 
 class LabSource:
@@ -86,7 +85,8 @@ class LabSource:
 
     def _hello(self, story: Story, lesson: str) -> dict[str, Any]:
         about = f"{story.heading} (seed {story.seed})"
-        can = {"acts": acts(), "saves": list(SAVES), "lessons": _lessons()}
+        drawn = bool(story.simulation)
+        can = {"acts": [] if drawn else acts(), "saves": _saves(story), "lessons": _lessons()}
         return hello("lab", "Tidelog lab", about, "driven", story=lesson, **can)
 
     def _do(self, command: Mapping[str, Any]) -> None:
@@ -111,11 +111,15 @@ class LabSource:
                 raise Refused("a command has one key: play, speed, to, act or story; docs/internals/page.md has them")
 
     def _save(self, kind: str) -> File:
-        if self._session is None or kind not in SAVES:
-            raise Refused(f"as: {kind!r} is neither page nor story")
+        if self._session is None or kind not in (saves := _saves(self._session.story)):
+            raise Refused(f"as: {kind!r} is none of {', '.join(saves)}")
         if kind == "story":
             return saved.story(self._session)
         return saved.page(self._session, self._hello(self._session.story, self._lesson))
+
+
+def _saves(story: Story) -> list[str]:
+    return ["page"] if story.simulation else ["page", "story"]
 
 
 @cache

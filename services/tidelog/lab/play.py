@@ -1,11 +1,11 @@
 """A story that has been played: its steps and their digest, what became of the expectations, and the verdict."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.lab.digest import Chain, whole
 from tidelog.lab.expectations import Outcome
-from tidelog.lab.player import Player
+from tidelog.lab.seed import player_of
 from tidelog.lab.steps import Act, Step
 from tidelog.lab.story import Story
 from tidelog.lab.verdict import Verdict
@@ -22,6 +22,8 @@ class Played:
     steps: Sequence[Step | Act]
     outcomes: Sequence[Outcome]
     verdict: Verdict
+    notes: Sequence[Outcome] = ()
+    """Remarks that are no expectations."""
 
     @property
     def held(self) -> bool:
@@ -39,21 +41,24 @@ def play(story: Story, *, invariants: bool = True) -> Played:
 
     A broken invariant ends the story there; expectations of later times do not hold then.
     """
-    player = Player(story, invariants=invariants)
+    player = player_of(story, invariants=invariants)
     steps: list[Step | Act] = []
     try:
         try:
             player.set_up()
             player.advance(story.duration_s)
             steps = player.steps
-            verdict = player.engine.do(player.cluster.verdict(story.promise))
+            verdict = player.verdict()
         except Violation as error:
             steps = steps or player.steps
-            verdict = Verdict(0, 0, 0, 0, violation=str(error))
+            verdict = replace(
+                player.verdict_so_far() if story.simulation else Verdict(0, 0, 0, 0), violation=str(error)
+            )
         outcomes = player.judge(verdict, steps)
-        if story.chain is not None:
-            outcomes.append(_same(story.chain, steps))
-        return Played(story, player.began_s, steps, outcomes, verdict)
+        same = [] if story.chain is None else [_same(story.chain, steps)]
+        if story.simulation:
+            return Played(story, player.began_s, steps, outcomes, verdict, notes=same)
+        return Played(story, player.began_s, steps, [*outcomes, *same], verdict)
     finally:
         player.close()
 

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError
+from tidelog.ids import TopicPartition
 from tidelog.lab.cast import Cast, resolved
 from tidelog.lab.clients import FAILURES, Sends
 from tidelog.lab.cluster import LabCluster, LabError
@@ -14,7 +15,8 @@ from tidelog.lab.expectations import Outcome, Seen
 from tidelog.lab.matching import Past
 from tidelog.lab.steps import Act, Step
 from tidelog.lab.story import Beat, Story, StoryError
-from tidelog.lab.verdict import Verdict
+from tidelog.lab.verdict import Counts, Verdict
+from tidelog.lab.view import Partition
 from tidelog.testing.sim_agent import AgentNode
 
 PROCESSES: Final = ("process", "from", "to")
@@ -63,6 +65,16 @@ class Player:
     @property
     def cluster(self) -> LabCluster:
         return self.engine.cluster
+
+    @property
+    def time(self) -> float:
+        """Seconds of virtual time since the cluster began to start."""
+        return self.engine.time
+
+    @property
+    def over(self) -> bool:
+        """Nothing will happen any more."""
+        return False
 
     @property
     def steps(self) -> list[Step | Act]:
@@ -184,6 +196,30 @@ class Player:
                 _tell_read(cluster, found)
         if label:
             self._results[label] = code
+
+    def counts(self, partitions: Sequence[Partition]) -> Counts:
+        """Counts what clients were told and what the logs hold now. partitions: all of this moment."""
+        cluster = self.cluster
+        leaders = {TopicPartition(each.topic, each.number): each.leader for each in partitions}
+        lost, duplicated, reordered = cluster.clients.contents.look(leaders)
+        tally = cluster.clients.tally
+        return Counts(
+            tally.acknowledged,
+            tally.waiting.total(),
+            lost,
+            duplicated,
+            reordered,
+            cluster.groups.repeated.total(),
+            round(tally.longest_wait(self.time), 6),
+        )
+
+    def verdict_so_far(self) -> Verdict:
+        """Judges without a read; no time passes."""
+        return self.cluster.verdict_so_far(self.story.promised)
+
+    def verdict(self) -> Verdict:
+        """Judges by reading everything, which takes time. Violation."""
+        return self.engine.do(self.cluster.verdict(self.story.promise))
 
     def judge(self, verdict: Verdict, steps: Sequence[Step | Act]) -> list[Outcome]:
         """Judges every expectation by what has been seen so far."""

@@ -7,14 +7,16 @@ from typing import Any, Final
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.ids import NO_OFFSET, TopicPartition
 from tidelog.lab.clients import ACKS, Clients
-from tidelog.lab.cluster import SLOW_OPS, ZOOKEEPER, LabCluster
+from tidelog.lab.cluster import SLOW_OPS, LabCluster
+from tidelog.lab.shown import Shown
 from tidelog.lab.view import DOWN, UP, Partition, Replica
 from tidelog.page.messages import shown
 from tidelog.replica.isr import PendingExpand, PendingShrink
 from tidelog.replica.leader import LeaderState
-from tidelog.testing.net_exchange import Link
+from tidelog.testing.net_exchange import Faults, Link
 from tidelog.testing.sim_agent import AgentNode
-from tidelog.testing.sim_node import SimNode
+from tidelog.testing.sim_node import ZOOKEEPER, SimNode
+from tidelog.testing.sim_twins import Twin
 from tidelog.wire import znodes
 
 STANDS_S: Final = 0.1
@@ -25,7 +27,7 @@ _OFFLINE: Final = "offline"
 _UNKNOWN: Final = "unknown"
 
 
-def scene(cluster: LabCluster, partitions: Sequence[Partition]) -> dict[str, Any]:
+def scene(cluster: Shown, partitions: Sequence[Partition]) -> dict[str, Any]:
     """Returns everything of a picture but its verdict and the number of its events.
 
     partitions: all of this moment.
@@ -34,7 +36,7 @@ def scene(cluster: LabCluster, partitions: Sequence[Partition]) -> dict[str, Any
     rows = [_partition(cluster, each, leaders.get(_tp(each))) for each in partitions]
     return {
         "t": round(cluster.now(), 6),
-        "processes": [*_processes(cluster), *_producers(cluster)],
+        "processes": [*_processes(cluster), *(_producers(cluster) if isinstance(cluster, LabCluster) else ())],
         **shown(rows),
         "groups": [_group(cluster, name) for name in cluster.view.groups()],
         "faults": sorted(_link_faults(cluster)),
@@ -57,7 +59,7 @@ class _Leader:
     state: LeaderState
 
 
-def _leaders(cluster: LabCluster) -> dict[TopicPartition, _Leader]:
+def _leaders(cluster: Shown) -> dict[TopicPartition, _Leader]:
     found: dict[TopicPartition, _Leader] = {}
     for node in cluster.sim.brokers:
         for host in node.hosts():
@@ -67,7 +69,7 @@ def _leaders(cluster: LabCluster) -> dict[TopicPartition, _Leader]:
     return found
 
 
-def _partition(cluster: LabCluster, partition: Partition, leader: _Leader | None) -> dict[str, Any]:
+def _partition(cluster: Shown, partition: Partition, leader: _Leader | None) -> dict[str, Any]:
     left = cluster.view.left(_tp(partition))
     return {
         "topic": partition.topic,
@@ -119,7 +121,7 @@ def _pending(leading: LeaderState) -> list[int] | None:
     return None
 
 
-def _stands(cluster: LabCluster, leader: _Leader) -> dict[str, Any] | None:
+def _stands(cluster: Shown, leader: _Leader) -> dict[str, Any] | None:
     """For how long a high watermark is behind, and why."""
     since = cluster.sim.observer.behind_since(leader.host.replica)
     if since is None or cluster.now() - since < STANDS_S:
@@ -151,12 +153,12 @@ def _why_it_stands(leader: _Leader) -> str:
 # -- processes -----------------------------------------------------------------------------------------------------------
 
 
-def _processes(cluster: LabCluster) -> Iterator[dict[str, Any]]:
+def _processes(cluster: Shown) -> Iterator[dict[str, Any]]:
     states, controller = cluster.view.processes(), cluster.view.controller
     epoch = cluster.sim.zookeeper.find(znodes.CONTROLLER_EPOCH)
     acting = f"active, epoch {int(epoch.data)}" if epoch is not None else "active"
     sessions = len(cluster.sim.zookeeper.live_sessions)
-    for name, node in cluster.sim.nodes.items():
+    for name, node in cluster.sim.world.everything.items():
         note = "" if states[name] == DOWN else acting if name == controller else _note(node)
         kind = name.partition("-")[0]
         yield {"name": name, "kind": kind, "state": states[name], "note": note, "faults": list(_ailments(node))}
@@ -167,6 +169,8 @@ def _processes(cluster: LabCluster) -> Iterator[dict[str, Any]]:
 def _note(node: SimNode) -> str:
     if isinstance(node, AgentNode):
         return f"group {node.habits.group}"
+    if isinstance(node, Twin):
+        return f"a second process of {node.first.name}"
     if node.is_broker:
         return f"leads {sum(host.replica.leading is not None for host in node.hosts())}"
     return "standby"
@@ -192,7 +196,10 @@ def _producers(cluster: LabCluster) -> Iterator[dict[str, Any]]:
             yield {"name": Clients.name_of(acks), "kind": "producer", "state": UP, "note": note, "faults": []}
 
 
-def _link_faults(cluster: LabCluster) -> Iterator[str]:
+def _link_faults(cluster: Shown) -> Iterator[str]:
+    usual = cluster.sim.network.link_faults
+    if usual != Faults():
+        yield f"every link takes up to {usual.delay_s[1]:g} s, loses {usual.loss:.1%} and repeats {usual.duplicate:.0%}"
     links = {(link.source, link.target): link for link in cluster.sim.network.disturbed()}
     cut = {ends for ends, link in links.items() if link.is_cut}
     names = set(cluster.sim.network.nodes)
@@ -203,7 +210,7 @@ def _link_faults(cluster: LabCluster) -> Iterator[str]:
             both = (target, source) in cut
             if link.is_cut and not (both and source > target):
                 yield f"{source} {'<->' if both else '->'} {target} is cut"
-            yield from _slow(link, cluster.sim.network.link_faults.delay_s)
+            yield from _slow(link, usual.delay_s)
 
 
 def _slow(link: Link, usual: tuple[float, float]) -> Iterator[str]:
@@ -216,7 +223,7 @@ def _slow(link: Link, usual: tuple[float, float]) -> Iterator[str]:
 # -- groups --------------------------------------------------------------------------------------------------------------
 
 
-def _silence(cluster: LabCluster, group: str, member: str) -> str:
+def _silence(cluster: Shown, group: str, member: str) -> str:
     """The time for which the coordinator has not heard of a member, whose lease goes on meanwhile."""
     found = cluster.view.silence(group, member)
     if found is None or found[0] < SILENT_S:
@@ -224,7 +231,7 @@ def _silence(cluster: LabCluster, group: str, member: str) -> str:
     return f"silent for {found[0]:.1f} s; its lease ends after {found[1]:.1f} s"
 
 
-def _group(cluster: LabCluster, name: str) -> dict[str, Any]:
+def _group(cluster: Shown, name: str) -> dict[str, Any]:
     group = cluster.view.group(name)
     tps = sorted({*group.owners, *group.committed, *group.processed})
     return {

@@ -7,19 +7,20 @@ story again from its start up to the wanted event; what the reader has done is a
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.chaos.yaml_nodes import parse
-from tidelog.ids import TopicPartition
 from tidelog.lab.lesson import Lesson
 from tidelog.lab.player import Player
 from tidelog.lab.scene import scene
+from tidelog.lab.seed import player_of
 from tidelog.lab.steps import Act, Step
 from tidelog.lab.story import Story, StoryError
 from tidelog.lab.story_file import ACTIONS_MAX, beat
 from tidelog.lab.verdict import Verdict
+from tidelog.lab.view import Partition
 from tidelog.page.events import Events
 from tidelog.page.source import Refused
 from tidelog.testing.invariants import Violation
@@ -49,6 +50,7 @@ QUICK_S: Final = 0.1
 """A verdict that takes longer is put off while a reader is at work."""
 JUDGED_SHARE: Final = 0.02
 """The share of wall time that may be spent on verdicts while time passes."""
+DRAWN: Final = "nothing can be done to a run of the simulator: its seed decides what happens"
 STANDS: Final = "time stands, since an invariant does not hold: go back, or start again"
 
 
@@ -68,7 +70,7 @@ class Session:
     def __init__(self, story: Story, tell: Tell, clock: Callable[[], float]) -> None:
         self._tell = tell
         self._clock = clock
-        self._player = Player(story)
+        self._player = player_of(story)
         self._lesson = Lesson(story)
         self._numbering = Events()
         self.playing = False
@@ -86,7 +88,7 @@ class Session:
         self.frames: deque[Picture] = deque(maxlen=FRAMES)
         self.events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
         self._verdict = Verdict(0, 0, 0, 0)
-        self._counts = (0, 0, 0)
+        self._counts: tuple[int | None, ...] = ()
         """Records that are lost, duplicated and reordered, of which the verdict knows."""
         self._judged_at, self._judging_s, self._judged_t = 0.0, 0.0, -1.0
         """Wall times of the last verdict, and the moment that it is of."""
@@ -100,7 +102,7 @@ class Session:
     @property
     def time(self) -> float:
         """The moment of the cluster, in seconds of virtual time."""
-        return self._player.engine.time
+        return self._player.time
 
     @property
     def _count(self) -> int:
@@ -157,7 +159,7 @@ class Session:
         stop = self._lesson.stop_after(self.time)
         self._steps.clear()
         self._advance(min(self.time + seconds * self.speed, stop), lambda: self._clock() >= end)
-        if self.time >= stop:
+        if self.time >= stop or self._player.over:
             self.playing = False
         self._look()
 
@@ -206,6 +208,8 @@ class Session:
         if not self._run(last, lambda: self._count >= count, lambda: self._count / count, keep_from=count - PICTURES):
             return
         self._n = None
+        if self._player.over:
+            raise Refused("the run is over")
         raise Refused(f"nothing happens from {began:.3f} s to {self.time:.3f} s; let time pass")
 
     def _go_to_kept(self, count: int) -> bool:
@@ -256,7 +260,7 @@ class Session:
         """Plays the story anew up to the moment at which the cluster is up."""
         player = self._player
         player.close()
-        self._player = Player(player.story, added=player.added)
+        self._player = player_of(player.story, added=player.added)
         self._violation = None
         self._steps.clear()
         self._start()
@@ -275,15 +279,18 @@ class Session:
 
     def act(self, body: Mapping[str, Any]) -> None:
         """Does something at the moment that is shown. What came after it in this run has not happened then. Refused."""
+        if self.story.simulation:
+            raise Refused(DRAWN)
         self._return()
         if len(self.story.beats) >= ACTIONS_MAX:
             raise Refused(f"actions: a story has at most {ACTIONS_MAX}")
         at_s = math.ceil(self.time * 1e6) / 1e6  # a file can hold this
         if not self._advance(at_s):
             raise Refused(STANDS)
-        before = self._count
+        before, player = self._count, self._player
+        assert isinstance(player, Player)
         try:
-            self._player.add(beat(parse(json.dumps({**body, "at": f"{at_s:.6f}s"}), ""), self._player.cast()))
+            player.add(beat(parse(json.dumps({**body, "at": f"{at_s:.6f}s"}), ""), player.cast()))
         except Violation as error:
             self._violated(error)
         except StoryError as error:
@@ -333,30 +340,21 @@ class Session:
         """
         cluster = self._player.cluster
         partitions = cluster.view.partitions()
-        leaders = {TopicPartition(each.topic, each.number): each.leader for each in partitions}
-        verdict = self._judged(leaders, exact=exact)
+        verdict = self._judged(partitions, exact=exact)
         picture = {**scene(cluster, partitions), "n": self._count, "verdict": verdict}
         self._steps[self._count] = picture
         while len(self._steps) > PICTURES:
             del self._steps[next(iter(self._steps))]
         return picture
 
-    def _judged(self, leaders: dict[TopicPartition, int], *, exact: bool) -> dict[str, Any]:
-        cluster, began = self._player.cluster, self._clock()
-        counts = cluster.clients.contents.look(leaders)
-        if counts != self._counts or (exact and self._judging_s < QUICK_S) or self._may_judge(began):
-            self._counts = counts
+    def _judged(self, partitions: Sequence[Partition], *, exact: bool) -> dict[str, Any]:
+        began, counts = self._clock(), self._player.counts(partitions)
+        judged = counts.lost, counts.duplicated, counts.reordered
+        if judged != self._counts or (exact and self._judging_s < QUICK_S) or self._may_judge(began):
+            self._counts = judged
             self._judge()
-        tally = cluster.clients.tally
-        lost, duplicated, reordered = counts
         return {
-            "acknowledged": tally.acknowledged,
-            "waiting": tally.waiting.total(),
-            "lost": lost,
-            "duplicated": duplicated,
-            "reordered": reordered,
-            "repeated": cluster.groups.repeated.total(),
-            "longest_wait": round(tally.longest_wait(self.time), 6),
+            **counts._asdict(),
             "sound": self._verdict.sound and self._violation is None,
             "allows": _ALLOWS.get(self.story.promised, ""),
             "found": [f"{name}: {count}" for name, count in self._verdict.anomalies.items()],
@@ -367,7 +365,7 @@ class Session:
         """Asks the checker."""
         if self._judged_t != self.time:
             began = self._clock()
-            self._verdict = self._player.cluster.verdict_so_far(self.story.promised)
+            self._verdict = self._player.verdict_so_far()
             self._judged_at, self._judging_s = self._clock(), self._clock() - began
             self._judged_t = self.time
 

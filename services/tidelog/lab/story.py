@@ -1,5 +1,6 @@
 """A story: a cluster, what is done to it and when, and what must be seen. Made from a file by `story_file`."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -69,6 +70,8 @@ class Story:
     timing: Timing = field(kw_only=True)
     topics: tuple[TopicPlan, ...] = ()
     promise: Loss = "none"
+    simulation: str = ""
+    """The name of a run of the simulator. Its seed decides everything, so the story has nothing else and no duration."""
     chain: Chain | None = None
     """The steps of the run that was saved as this story."""
 
@@ -101,4 +104,18 @@ def free(seed: int, brokers: int, controllers: int, topics: tuple[TopicPlan, ...
         controllers=controllers,
         timing=TIMING,
         topics=topics,
+    )
+
+
+def simulated(seed: int, simulation: str) -> Story:
+    """Returns the story of a run of the simulator. simulation: one of `testing.stories.NAMES`."""
+    return Story(
+        file="",
+        title=f"A run of the simulator ({simulation})",
+        seed=seed,
+        duration_s=math.inf,
+        beats=(),
+        expectations=(),
+        timing=TIMING,
+        simulation=simulation,
     )

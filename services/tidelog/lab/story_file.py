@@ -14,9 +14,10 @@ from tidelog.lab.cluster import TIMING
 from tidelog.lab.digest import Chain
 from tidelog.lab.expectation_file import expectation
 from tidelog.lab.expectations import Expectation
-from tidelog.lab.story import DURATION_MAX_S, VERSION, Beat, Story, StoryError, TopicPlan
+from tidelog.lab.story import DURATION_MAX_S, VERSION, Beat, Story, StoryError, TopicPlan, simulated
 from tidelog.names import suggestion
 from tidelog.testing.sim_node import Timing
+from tidelog.testing.stories import NAMES
 
 SUFFIX: Final = ".yaml"
 DIGESTS: Final = "digests.json"
@@ -24,6 +25,14 @@ DIGESTS: Final = "digests.json"
 ACTIONS_MAX: Final = 500
 EXPECTATIONS_MAX: Final = 200
 STEPS_MAX: Final = 100_000_000
+SEED_MAX: Final = 2**53
+"""The highest seed of a run of the simulator."""
+WORDS: Final = ("title", "text", "question", "answer", "mutant")
+KEYS: Final = (
+    *("version", "lesson", *WORDS, "seed", "cluster", "topics"),
+    *("promise", "duration", "actions", "expect", "digest", "simulation"),
+)
+SIMULATION_KEYS: Final = ("version", "title", "text", "seed", "simulation", "digest")
 BEAT_KEYS: Final = ("at", "do", "as", "say")
 TIMEOUTS: Final = ("session", "lag", "request", "suspect hold", "keepalive", "preferred leaders")
 
@@ -60,25 +69,10 @@ def load(path: Path) -> Story:
 
 
 def story(root: Node) -> Story:
-    words = ("title", "text", "question", "answer", "mutant")
-    found = root.fields(
-        (
-            "version",
-            "lesson",
-            *words,
-            "seed",
-            "cluster",
-            "topics",
-            "promise",
-            "duration",
-            "actions",
-            "expect",
-            "digest",
-        ),
-        needed=("version", "title", "duration", "actions", "expect"),
-    )
-    if (version := found["version"].whole(1)) > VERSION:
-        raise found["version"].error(f"version: the story has version {version}, this tidelog knows {VERSION}")
+    if "simulation" in root.mapping():
+        return _simulation(root)
+    found = root.fields(KEYS, needed=("version", "title", "duration", "actions", "expect"))
+    _check_version(found["version"])
     duration_s = found["duration"].seconds()
     if not 0 < duration_s <= DURATION_MAX_S:
         raise found["duration"].error(f"duration: above 0 and at most {DURATION_MAX_S:g} s")
@@ -96,7 +90,7 @@ def story(root: Node) -> Story:
         beats=beats,
         expectations=expectations,
         lesson=found["lesson"].whole(1, 99) if "lesson" in found else None,
-        **{word: " ".join(found[word].text().split()) for word in words if word in found},
+        **_words(found),
         brokers=brokers,
         controllers=controllers,
         timing=timing,
@@ -104,6 +98,27 @@ def story(root: Node) -> Story:
         promise=promise,
         chain=_chain(found["digest"]) if "digest" in found else None,
     )
+
+
+def _check_version(node: Node) -> None:
+    if (version := node.whole(1)) > VERSION:
+        raise node.error(f"version: the story has version {version}, this tidelog knows {VERSION}")
+
+
+def _words(found: Mapping[str, Node]) -> dict[str, str]:
+    return {word: " ".join(found[word].text().split()) for word in WORDS if word in found}
+
+
+def _simulation(root: Node) -> Story:
+    for key, node in root.mapping().items():
+        if key in KEYS and key not in SIMULATION_KEYS:
+            raise node.error(f"{key}: a story with `simulation` has none; its seed decides everything")
+    found = root.fields(SIMULATION_KEYS, needed=("version", "title", "seed", "simulation"))
+    _check_version(found["version"])
+    words = _words(found)
+    made = simulated(found["seed"].whole(0, SEED_MAX), found["simulation"].choice(NAMES))
+    chain = _chain(found["digest"]) if "digest" in found else None
+    return replace(made, file=root.file, title=words["title"], text=words.get("text", ""), chain=chain)
 
 
 def _chain(node: Node) -> Chain:

@@ -1,15 +1,19 @@
 """A story as the text of its file, with the state at its end as what must be seen, and the chain of its steps."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
-from tidelog.lab.digest import chain
+from tidelog.lab.digest import Chain, chain
 from tidelog.lab.player import Player
-from tidelog.lab.story import VERSION, Story, TopicPlan
+from tidelog.lab.seed import SeedPlayer
+from tidelog.lab.story import VERSION, Story, TopicPlan, simulated
 from tidelog.lab.story_file import EXPECTATIONS_MAX, TIMEOUT_FIELDS
 from tidelog.lab.view import View
+from tidelog.testing.invariants import Violation
+from tidelog.testing.stories import name_of, story_of
 
 
 def written(story: Story) -> str:
@@ -44,9 +48,39 @@ def written(story: Story) -> str:
         _line("duration", f"{story.duration_s:.6f}s"),
         *_items("actions", (beat.written for beat in story.beats)),
         *_items("expect", seen),
-        _line("digest", {"steps": kept.steps, "every": kept.every, "links": kept.text()}),
+        _line("digest", _digest(kept)),
     ]
     return "\n".join(parts) + "\n"
+
+
+def of_seed(seed: int) -> tuple[str, str]:
+    """Plays a seed of the simulator. Returns the file of its run, and a line about its end."""
+    kind = name_of(story_of(seed))
+    player, failure = SeedPlayer(simulated(seed, kind)), ""
+    try:
+        player.advance(math.inf)
+    except Violation as error:
+        failure = str(error)
+    finally:
+        ended_s, kept = player.time, chain(player.steps)
+        player.close()
+    how = f"{'fails' if failure else 'holds'} after {ended_s:.3f} s"
+    parts = {
+        "version": VERSION,
+        "title": f"A run of the simulator ({kind}) that {how}",
+        "text": failure or "Every check of the run holds.",
+        "seed": seed,
+        "simulation": kind,
+        "digest": _digest(kept),
+    }
+    first = failure.partition("\n")[0]
+    return "".join(f"{_line(*each)}\n" for each in parts.items()), f"seed {seed} {how}" + (
+        f": {first}" if first else ""
+    )
+
+
+def _digest(kept: Chain) -> dict[str, Any]:
+    return {"steps": kept.steps, "every": kept.every, "links": kept.text()}
 
 
 def _line(name: str, value: Any) -> str:

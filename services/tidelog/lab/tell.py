@@ -23,15 +23,15 @@ def lines(played: Played) -> Iterator[str]:
     yield ""
     first_s = story.beats[0].at_s if story.beats else played.began_s
     width = max((len(each.process) for each in played.steps if isinstance(each, Step)), default=0)
-    yield f"{0:9.3f}  The cluster starts; after {played.began_s:.3f} s it is up."
+    up = f"; after {played.began_s:.3f} s it is up" if played.began_s else ""
+    yield f"{0:9.3f}  The cluster starts{up}."
     for step in folded([step for step in played.steps if step.t >= first_s]):
         yield from _told(step, width)
     yield from _paragraph(story.answer, "Answer: ")
     yield ""
-    for outcome in played.outcomes:
-        yield f"{'ok    ' if outcome.held else 'FAILED'}  {outcome.text}" + (
-            f": {outcome.found}" if outcome.found else ""
-        )
+    for outcome in (*played.outcomes, *played.notes):
+        said = "ok    " if outcome.held else "FAILED" if outcome in played.outcomes else "changed"
+        yield f"{said}  {outcome.text}" + (f": {outcome.found}" if outcome.found else "")
     yield f"{'ok    ' if played.verdict.sound else 'FAILED'}  verdict: {played.verdict}"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.chaos.checker.check import check
 from tidelog.chaos.checker.promise import Loss, Promise
@@ -12,13 +12,15 @@ from tidelog.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """Counts are None where they are not known."""
+
     acknowledged: int
     """Records."""
-    lost: int
+    lost: int | None
     """Acknowledged records that are not in the log."""
-    duplicated: int
+    duplicated: int | None
     """Records that are in the log more than once: further copies."""
-    reordered: int
+    reordered: int | None
     """Records that are behind one of the same producer that was sent later."""
     unread: tuple[TopicPartition, ...] = ()
     """Partitions that could not be read, which nothing here counts."""
@@ -33,7 +35,9 @@ class Verdict:
         return not self.anomalies and not self.violation
 
     def __str__(self) -> str:
-        counts = f"{self.acknowledged} acknowledged, {self.lost} lost, {self.duplicated} duplicated, {self.reordered} reordered"
+        judged = {"lost": self.lost, "duplicated": self.duplicated, "reordered": self.reordered}
+        known = (f"{count} {word}" for word, count in judged.items() if count is not None)
+        counts = ", ".join([f"{self.acknowledged} acknowledged", *known])
         unread = f"; not readable: {', '.join(map(str, self.unread))}" if self.unread else ""
         found = "".join(f"; {name}: {count}" for name, count in self.anomalies.items())
         return counts + unread + found + (f"; violated: {self.violation}" if self.violation else "")
@@ -49,6 +53,21 @@ class Verdict:
             "violation": self.violation,
             "sound": self.sound,
         }
+
+
+class Counts(NamedTuple):
+    """Counts of this moment, None where they are not known."""
+
+    acknowledged: int
+    waiting: int | None
+    """Records without an answer."""
+    lost: int | None
+    duplicated: int | None
+    reordered: int | None
+    repeated: int
+    """Records that a group has processed once more."""
+    longest_wait: float | None
+    """The longest time, in seconds, in which records waited and none was acknowledged."""
 
 
 def judge(

@@ -7,10 +7,10 @@ from typing import Final
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.ids import NO_LEADER, NO_OFFSET, TopicPartition
-from tidelog.lab.groups import Groups
 from tidelog.testing.drive import Drive
+from tidelog.testing.group_watch import GroupWatch
 from tidelog.testing.sim_cluster import SimCluster
-from tidelog.testing.sim_node import SimNode
+from tidelog.testing.sim_node import ZOOKEEPER, SimNode
 from tidelog.wire import znodes
 
 UP: Final = "up"
@@ -107,7 +107,7 @@ class Group:
 class View:
     """The cluster at this instant. Every call makes a new picture."""
 
-    def __init__(self, sim: SimCluster, groups: Groups, drive: Drive) -> None:
+    def __init__(self, sim: SimCluster, groups: GroupWatch | None, drive: Drive) -> None:
         self._sim = sim
         self._groups = groups
         self._drive = drive
@@ -183,17 +183,17 @@ class View:
     def processes(self) -> dict[str, str]:
         """Returns the state of each process: `up`, `paused`, `stopping` or `down`."""
         zookeeper = UP if self._sim.zookeeper.running else DOWN
-        return {**{name: _state(node) for name, node in self._sim.nodes.items()}, "zookeeper": zookeeper}
+        return {**{name: _state(node) for name, node in self._sim.world.everything.items()}, ZOOKEEPER: zookeeper}
 
     @property
     def controller(self) -> str:
         """The process that acts as controller; "" where none does."""
         with self._drive.at_this_time():
-            nodes = self._sim.controllers
-            acting = [
-                node.name for node in nodes if node.running and node.controller is not None and node.controller.active
-            ]
-        return next(iter(acting), "")
+            for node in self._sim.controllers:
+                with node.clock.unmoved():
+                    if node.running and node.controller is not None and node.controller.active:
+                        return node.name
+        return ""
 
     def coordinator(self, group: str) -> str:
         """Returns the broker that coordinates a group; "" where none does."""
@@ -201,8 +201,9 @@ class View:
             for node in self._sim.brokers:
                 found = node.broker.coordinators if node.running and node.broker is not None else None
                 term = None if found is None else found.term_of(group)
-                if term is not None and term.acting:
-                    return node.name
+                with node.clock.unmoved():
+                    if term is not None and term.acting:
+                        return node.name
         return ""
 
     def silence(self, group: str, member: str) -> tuple[float, float] | None:
@@ -214,10 +215,10 @@ class View:
             for node in self._sim.brokers:
                 found = node.broker.coordinators if node.running and node.broker is not None else None
                 term = None if found is None else found.term_of(group)
-                known = None if term is None or not term.acting else term.machine.groups.get(group)
-                if known is not None and member in known.members:
-                    it = known.members[member]
-                    with node.clock.unmoved():
+                with node.clock.unmoved():
+                    known = None if term is None or not term.acting else term.machine.groups.get(group)
+                    if known is not None and member in known.members:
+                        it = known.members[member]
                         return node.clock.now() - it.answered_at, it.dead_at - it.answered_at
         return None
 
@@ -225,7 +226,8 @@ class View:
 
     def groups(self) -> list[str]:
         """Returns the names of the groups that are stored."""
-        return sorted(name for name in self._groups.groups if self._head(name) is not None)
+        names = () if self._groups is None else self._groups.groups
+        return sorted(name for name in names if self._head(name) is not None)
 
     def _head(self, name: str) -> znodes.StoredHead | None:
         node = self._sim.zookeeper.find(znodes.group_path(name))
@@ -234,7 +236,7 @@ class View:
     def group(self, name: str) -> Group:
         """KeyError: no such group is stored."""
         head = self._head(name)
-        if head is None:
+        if head is None or self._groups is None:
             raise KeyError(f"there is no group {name!r}")
         owners, committed = {}, {}
         for path, each in sorted(self._sim.zookeeper.dump().items()):

@@ -90,15 +90,7 @@ class GroupFaults(Faults):
         node = self._agent()
         if node is None:
             return False
-        node.pause()
-        process = node.process
-
-        def resume() -> None:
-            if node.process is process and node.running and process is not None and process.paused:
-                node.resume()
-
-        self._later(self._between(0.2, 1.0) if self._maybe() else self._between(1.0, 9.0), resume)
-        return self._say("pause %s", node.name)
+        return self._pause_for(node, self._between(0.2, 1.0) if self._maybe() else self._between(1.0, 9.0))
 
     def _cut_agent(self) -> bool:
         """Between a consumer and one broker or all, one way or both."""
@@ -112,7 +104,8 @@ class GroupFaults(Faults):
                 self._cut_for(node.name, broker.name, seconds)
             if ways & 2:
                 self._cut_for(broker.name, node.name, seconds)
-        return self._say("cut %s and %s (%d) for %.1f s", node.name, [b.name for b in brokers], ways, seconds)
+        way, names = ("->", "<-", "<->")[ways - 1], ", ".join(broker.name for broker in brokers)
+        return self._say("cut %s %s %s for %.1f s", node.name, way, names, seconds)
 
     def _reset_agent(self) -> bool:
         node = self._agent()
@@ -158,15 +151,7 @@ class GroupFaults(Faults):
         node = self._coordinator()
         if node is None:
             return False
-        node.pause()
-        process = node.process
-
-        def resume() -> None:
-            if node.process is process and node.running and process is not None and process.paused:
-                node.resume()
-
-        self._later(self._between(0.2, 2.0) * self._cluster.timing.session_ms / 1000, resume)
-        return self._say("pause %s, which coordinates", node.name)
+        return self._pause_for(node, self._between(0.2, 2.0) * self._cluster.timing.session_ms / 1000)
 
     def _expire_coordinator(self) -> bool:
         node = self._coordinator()

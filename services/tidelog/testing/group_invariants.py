@@ -8,6 +8,7 @@ in each of its lives, which its topic id names: a stored offset never falls in o
 after one of a later life, and between two assignments the position goes through a life in turn.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -62,8 +63,8 @@ class GroupChecker:
         """Stored offset in each life of a topic that is made anew, the last life last."""
         self._passages: dict[tuple[Seat, TopicPartition], tuple[bytes, int]] = {}
         """Life of a topic that is made anew, and the next offset of a consumer in it, since it was given the partition."""
-        self.again = 0
-        """Records that were processed before."""
+        self.again: Counter[str] = Counter()
+        """Records that were processed before, by group."""
 
     def _share(self, group: str, tp: TopicPartition) -> _Share:
         return self._shares.setdefault((group, tp), _Share())
@@ -176,7 +177,7 @@ class GroupChecker:
         if asked:
             self._act(seat, tp, share, "processes", offset)
         _require(offset <= share.done, "X5", *seat, "processes", tp, offset, "before", share.done)
-        self.again += offset < share.done
+        self.again[seat.group] += offset < share.done
         share.done = max(share.done, offset + 1)
 
     def _act(self, seat: Seat, tp: TopicPartition, share: _Share, what: str, offset: int) -> _Place:
@@ -198,6 +199,9 @@ class GroupChecker:
         """Stored owner, committed offset, and the first offset that nobody has processed."""
         share = self._share(group, tp)
         return share.owner, share.committed, share.done
+
+    def processed_of(self, group: str) -> dict[TopicPartition, int]:
+        return {tp: share.done for (its, tp), share in sorted(self._shares.items()) if its == group and share.done}
 
 
 def _require(holds: bool, number: str, *what: object) -> None:

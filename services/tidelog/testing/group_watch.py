@@ -4,7 +4,7 @@ It sits behind the state machines of both sides and the store, as the observer o
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 from unittest.mock import patch
@@ -35,6 +35,8 @@ class GroupWatch:
     def __init__(self, world: World, groups: Sequence[str], reached: Counter[str]) -> None:
         self.groups = groups
         self.checker = GroupChecker()
+        self.repeated = self.checker.again
+        """Records that a group has processed once more, by group."""
         self.read: dict[str, set[bytes]] = {group: set() for group in groups}
         """Values of `RENEWED` that each group has processed."""
         self._world = world
@@ -51,6 +53,10 @@ class GroupWatch:
         world.zookeeper.on_commit = self._on_commit
         self._expired_before = world.zookeeper.on_expired
         world.zookeeper.on_expired = self._on_expired
+
+    def processed_of(self, group: str) -> Mapping[TopicPartition, int]:
+        """Returns the offset after the last record that the group has processed of each partition."""
+        return self.checker.processed_of(group)
 
     def after_step(self) -> None:
         if self._violation is not None:

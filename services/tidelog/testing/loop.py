@@ -142,6 +142,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._halted: Callable[[], bool] | None = None
         """The end of `advance`, while it runs."""
         self._reached = False
+        self.must_go_on = False
+        """`advance`, too, raises Deadlock where no timer is left; else the clock moves to its end."""
         self._shuffle = None if seed is None else random.Random(f"{seed}/loop")
         self._ended = False
         self._held_by: dict[SimProcess, None] = {}
@@ -306,7 +308,8 @@ class SimLoop(asyncio.BaseEventLoop):
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
-        if self._halted is not None and (not timers or timers[0][0] > self._until):
+        due_s = timers[0][0] if timers else -math.inf if self.must_go_on else math.inf
+        if self._halted is not None and due_s > self._until:
             self._now = max(self._now, self._until)
             self._reached = self._stopping = True
             return

@@ -26,7 +26,7 @@ from tidelog.testing.meta import Copy
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_breaking import Breaking
 from tidelog.testing.sim_cluster import SimCluster
-from tidelog.testing.sim_node import SimNode
+from tidelog.testing.sim_node import ZOOKEEPER, SimNode
 from tidelog.testing.views import stored_states
 from tidelog.wire import znodes
 
@@ -51,6 +51,7 @@ class OlderCopy(Breaking):
         self._later(self._between(0.0, seconds), self._take)
 
     def _take(self) -> None:
+        self._say("a copy of the state of ZooKeeper is taken")
         self._copy = self._cluster.zookeeper.copy()
         self._acked = self._cluster.checker.acked_records()
 
@@ -127,26 +128,23 @@ class OlderCopy(Breaking):
             for node in nodes:
                 self._kill(node)
         zookeeper.stop()
+        self._say("ZooKeeper is away", struck=[ZOOKEEPER])
         await asyncio.sleep(self._between(0.0, 3.0))
         zookeeper.return_to(copy, zxid=zookeeper.zxid + 1 if self._maybe() else 0)
         zookeeper.start()
+        self._say("ZooKeeper is back with the older copy of its state", struck=[ZOOKEEPER])
         at = 0.0
         for node in nodes:
             if alone:
                 self._later(at, partial(self._kill, node))
             at += self._between(0.0, 1.0)
-            self._later(at, partial(self._start, node))
+            self._later(at, partial(self._start_one, node))
         await asyncio.sleep(at)
 
-    @staticmethod
-    def _kill(node: SimNode) -> None:
+    def _kill(self, node: SimNode) -> None:
         if not node.dead:
             node.kill()
-
-    @staticmethod
-    def _start(node: SimNode) -> None:
-        if node.dead:
-            node.start()
+            self._say("kill %s", node.name)
 
     async def _until_led(self, behind: frozenset[TopicPartition], limit_s: float) -> None:
         cluster, now = self._cluster, asyncio.get_running_loop().time

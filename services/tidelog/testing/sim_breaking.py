@@ -4,11 +4,12 @@ import asyncio
 import contextvars
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from tidelog.ports.rand import Rand
 from tidelog.testing.sim_cluster import SimCluster
+from tidelog.testing.sim_node import SimNode
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +48,18 @@ class Breaking:
 
         asyncio.get_running_loop().call_later(seconds, unless_over, context=contextvars.Context())
 
-    def _say(self, what: str, *args: object) -> bool:
-        _log.info("fault: " + what, *args)
+    def _say(self, what: str, *args: object, struck: Iterable[str] = (), mends: bool = False) -> bool:
+        """Tells what is done. struck: the processes that it is done to, beside those that `args` name. mends: it ends a fault."""
+        text, nodes = what % args, self._cluster.nodes
+        _log.info("fault: %s", text)
+        named = [each for each in args if isinstance(each, str) and each in nodes]
+        self._cluster.world.on_fault(text, tuple(dict.fromkeys([*named, *struck])), mends)
         return True
+
+    def _start_one(self, node: SimNode) -> None:
+        if node.dead:
+            node.start()
+            self._say("start %s", node.name, mends=True)
 
     def _cut_for(self, source: str, target: str, seconds: float) -> None:
         self._cluster.network.cut(source, target)

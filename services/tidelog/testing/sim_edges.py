@@ -69,7 +69,7 @@ class EdgeFaults(Faults):
         for node in self._shuffled(brokers):
             self._later(at, partial(self._start_one, node))
             at += self._between(0.0, 1.0)
-        return self._say("brokers swap their addresses")
+        return self._say("all brokers are killed, and swap their addresses", struck=[node.name for node in brokers])
 
 
 class EdgeRun(Run):

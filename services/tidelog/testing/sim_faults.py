@@ -15,7 +15,7 @@ from tidelog.testing.disk import Crash
 from tidelog.testing.net_exchange import Faults as LinkFaults
 from tidelog.testing.sim_breaking import Breaking
 from tidelog.testing.sim_cluster import SimCluster
-from tidelog.testing.sim_node import SimNode
+from tidelog.testing.sim_node import ZOOKEEPER, SimNode
 from tidelog.testing.znode_damage import ZnodeDamage
 from tidelog.wire import znodes
 
@@ -134,6 +134,7 @@ class Faults(Breaking):
                 node.start()
 
     def _mend(self) -> None:
+        self._say("everything is mended", mends=True)
         self._znodes.heal()
         self._cluster.network.heal_all()
         self._cluster.network.disturb(LinkFaults())
@@ -198,35 +199,35 @@ class Faults(Breaking):
                 return
             if strikes and node in self._cluster.brokers:
                 node.cut_power_soon(1 + self._rand.randrange(60), self._crash())
-            node.start()
+            self._start_one(node)
 
         self._later(0.1, again)
         return self._say("restart %s", node.name)
-
-    def _start_one(self, node: SimNode) -> None:
-        if node.dead:
-            node.start()
 
     def _start(self) -> bool:
         node = self._pick([n for n in self._cluster.nodes.values() if n.dead])
         if node is None:
             return False
-        node.start()
-        return self._say("start %s", node.name)
+        self._start_one(node)
+        return True
 
     def _pause(self) -> bool:
         node = self._pick(self._awake())
         if node is None:
             return False
-        node.pause()
         session_s = self._cluster.timing.session_ms / 1000
+        return self._pause_for(node, self._between(0.1, 1.0) if self._maybe() else self._between(0.5, 2.0) * session_s)
+
+    def _pause_for(self, node: SimNode, seconds: float) -> bool:
+        node.pause()
         process = node.process
 
         def resume() -> None:
             if node.process is process and node.running and process is not None and process.paused:
                 node.resume()
+                self._say("resume %s", node.name, mends=True)
 
-        self._later(self._between(0.1, 1.0) if self._maybe() else self._between(0.5, 2.0) * session_s, resume)
+        self._later(seconds, resume)
         return self._say("pause %s", node.name)
 
     # -- the network -------------------------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ class Faults(Breaking):
             self._later(number * step, partial(network.cut, a, b))
         for number, (a, b) in enumerate(back):
             self._later((len(links) + number) * step, partial(network.heal, a, b))
-        return self._say("swizzle %s", ", ".join(chosen))
+        return self._say("all links of %s stop one by one and come back", ", ".join(chosen), struck=chosen)
 
     def _late_commands(self) -> bool:
         """What the controllers tell one broker comes late, while it goes on to talk with the others; or what they say to each
@@ -286,7 +287,7 @@ class Faults(Breaking):
         seconds = self._late_requests(node)
         for controller in self._cluster.controllers:
             self._slow_down(controller.name, node.name, seconds)
-        return self._say("%s and the controllers take up to %.1f s", node.name, seconds)
+        return self._say("messages between %s and the controllers take up to %.1f s", node.name, seconds)
 
     def _late_requests(self, node: SimNode) -> float:
         """Up to how many seconds late; longer than the caller waits, too: what it has given up may still be acted on."""
@@ -318,14 +319,15 @@ class Faults(Breaking):
         )
         self._cluster.network.disturb(faults)
         self._later(self._between(0.5, 4.0), lambda: self._cluster.network.disturb(LinkFaults()))
-        return self._say("bad network: %s", faults)
+        what = faults.delay_s[1], faults.loss, faults.duplicate
+        return self._say("every link delays by up to %g s, loses %g and repeats %g", *what, struck=self._cluster.nodes)
 
     def _slow_link(self) -> bool:
         """One direction between two nodes holds messages for seconds, and repeats requests."""
         names = sorted(self._cluster.nodes)
         one, other = self._one_of(names), self._one_of(names)
         self._slow_down(one, other, self._between(0.2, 2.5))
-        return self._say("slow link %s->%s", one, other)
+        return self._say("messages %s -> %s are slow", one, other)
 
     def _flapping_link(self) -> bool:
         """Two brokers lose each other for about as long as a lag is borne, again and again: an ISR that shrinks and grows,
@@ -345,15 +347,16 @@ class Faults(Breaking):
     def _resets(self) -> bool:
         """The connections of some nodes break again and again (row 28), so positions are stated anew each time."""
         step, names = self._between(0.05, 0.4), sorted(self._cluster.nodes)
-        for number in range(3 + self._rand.randrange(12)):
-            self._later(number * step, partial(self._cluster.network.reset, self._one_of(names)))
-        return self._say("resets")
+        struck = [self._one_of(names) for _ in range(3 + self._rand.randrange(12))]
+        for number, name in enumerate(struck):
+            self._later(number * step, partial(self._cluster.network.reset, name))
+        return self._say("connections of %s break one after the other", ", ".join(struck), struck=struck)
 
     def _heal_links(self) -> bool:
         self._cluster.network.heal_all()
         for node in self._awake():
             node.heal_zookeeper()
-        return self._say("links heal")
+        return self._say("links heal", mends=True)
 
     # -- ZooKeeper ---------------------------------------------------------------------------------------------------
 
@@ -361,9 +364,10 @@ class Faults(Breaking):
         node = self._pick(self._awake())
         if node is None:
             return False
+        seconds = self._between(0.2, 8.0)
         node.cut_zookeeper()
-        self._later(self._between(0.2, 8.0), node.heal_zookeeper)
-        return self._say("cut %s from ZooKeeper", node.name)
+        self._later(seconds, node.heal_zookeeper)
+        return self._say("cut %s from ZooKeeper for %.1f s", node.name, seconds)
 
     def _zookeeper_outage(self) -> bool:
         """The ensemble has no quorum for a while; nobody's session expires meanwhile (row 21)."""
@@ -371,8 +375,13 @@ class Faults(Breaking):
         if not zookeeper.running:
             return False
         zookeeper.stop()
-        self._later(self._between(0.2, 6.0), lambda: None if zookeeper.running else zookeeper.start())
-        return self._say("ZooKeeper is away")
+        self._later(self._between(0.2, 6.0), self._start_zookeeper)
+        return self._say("ZooKeeper is away", struck=[ZOOKEEPER])
+
+    def _start_zookeeper(self) -> None:
+        if not self._cluster.zookeeper.running:
+            self._cluster.zookeeper.start()
+            self._say("ZooKeeper is back", struck=[ZOOKEEPER], mends=True)
 
     def _unknown_outcome(self) -> bool:
         node = self._pick(self._awake())
@@ -402,16 +411,18 @@ class Faults(Breaking):
                 node.kill()
             elif how == 1:
                 self._cluster.zookeeper.expire(meta.session_id)
+            self._say("%s loses %s in its multi", node.name, what)
 
+        what = ("its process", "its session", "the answer")[how]
         meta.lose_next_multi(applied=self._maybe(), then=strike)
-        return self._say("%s is struck in its next multi (%d)", node.name, how)
+        return self._say("%s is to lose %s in its next multi", node.name, what)
 
     def _move_controller(self) -> bool:
         """An operator deletes /controller: another is elected while the old one still holds its lease (HOLE-11)."""
         self._cluster.zookeeper.remove(znodes.CONTROLLER)
         if self._maybe():
             self._later(self._between(0.0, 0.3), partial(self._expire_one, self._one_of(self._cluster.brokers)))
-        return self._say("the controller is deposed")
+        return self._say("the controller is deposed", struck=[node.name for node in self._cluster.controllers])
 
     def _expire(self) -> bool:
         node = self._pick(self._awake())
@@ -440,12 +451,12 @@ class Faults(Breaking):
             self._elections_until = now + seconds
             self._deafen(deaf, seconds)
             self._later(since_s, partial(self._expire_one, leaves))
-            return self._say("an election that %s does not hear of", deaf.name)
+            return self._say("an election that %s does not hear of: %s loses its session", deaf.name, leaves.name)
         step, ends = self._between(0.02, 1.0), 2 + self._rand.randrange(4)
         self._elections_until = now + since_s + ends * step
         for number in range(ends):
             self._later(since_s + number * step, partial(self._expire_one, self._one_of(brokers)))
-        return self._say("elections")
+        return self._say("%d sessions end one shortly after the other", ends, struck=[node.name for node in brokers])
 
     def _deafen(self, node: SimNode, seconds: float) -> None:
         """What the controllers tell it comes late; its connections break, so that it states its positions anew."""
@@ -498,8 +509,9 @@ class Faults(Breaking):
             return False
         node.excused = True
         node.disk.fill(self._rand.randrange(2_000))
-        self._later(self._between(0.5, 5.0), node.disk.mend)
-        return self._say("the disk of %s is full", node.name)
+        seconds = self._between(0.5, 5.0)
+        self._later(seconds, node.disk.mend)
+        return self._say("the disk of %s is full for %.1f s", node.name, seconds)
 
     def _wall_clock(self) -> bool:
         node = self._one_of(self._cluster.brokers)

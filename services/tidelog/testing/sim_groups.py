@@ -5,7 +5,6 @@ read a topic that is deleted and made anew again and again: of the last one of i
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +22,7 @@ from tidelog.testing.invariants import Violation
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_agent import AgentNode, Habits
 from tidelog.testing.sim_edges import DRIFT
-from tidelog.testing.sim_story import HEAL_S, TOPICS, Result, Run
+from tidelog.testing.sim_story import HEAL_S, TOPICS, Result, Run, Watch
 from tidelog.testing.views import stored_states
 from tidelog.wire import znodes
 
@@ -71,21 +70,20 @@ class GroupRun(Run):
     def _faults(self) -> GroupFaults:
         return GroupFaults(self.cluster)
 
-    def _checks(self) -> tuple[Callable[[], None], ...]:
-        return *super()._checks(), self.watch.after_step
+    def _watches(self) -> tuple[Watch, ...]:
+        return *super()._watches(), self.watch
 
     async def _story(self) -> Result:
-        with self.watch.watching():
-            self.cluster.start()
-            await self._until_created()
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch())
-                load = [self._produce("producer", "all"), self._grow(), *([self._renew()] if self.renews else ())]
-                loads = [tasks.create_task(each) for each in load]
-                await self._break_and_heal(loads)
-                await self._until_converged()
-                await self._until_processed()
-                self._stop.set()
+        self.cluster.start()
+        await self._until_created()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            load = [self._produce("producer", "all"), self._grow(), *([self._renew()] if self.renews else ())]
+            loads = [tasks.create_task(each) for each in load]
+            await self._break_and_heal(loads)
+            await self._until_converged()
+            await self._until_processed()
+            self._stop.set()
         cluster = self.cluster
         done = sum(self.watch.checker.stage(group, tp)[2] for group in GROUPS for tp in self._partitions)
         observer = cluster.observer

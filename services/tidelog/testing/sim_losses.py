@@ -32,7 +32,7 @@ from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_edges import LOST, PRODUCERS, check_order
 from tidelog.testing.sim_faults import Faults
 from tidelog.testing.sim_node import SimNode, Timing
-from tidelog.testing.sim_story import HEAL_S, Result, Run, within
+from tidelog.testing.sim_story import HEAL_S, Run, Watch, within
 from tidelog.testing.unclean_watch import UncleanWatch
 from tidelog.wire import znodes
 
@@ -173,12 +173,8 @@ class LossRun(Run):
     def _faults(self) -> LossFaults:
         return LossFaults(self.cluster)
 
-    def _checks(self) -> tuple[Callable[[], None], ...]:
-        return *super()._checks(), self.watch.after_step
-
-    async def _story(self) -> Result:
-        with self.watch.watching():
-            return await super()._story()
+    def _watches(self) -> tuple[Watch, ...]:
+        return *super()._watches(), self.watch
 
     async def _until_created(self) -> None:
         await super()._until_created()

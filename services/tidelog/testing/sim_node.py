@@ -33,6 +33,7 @@ from tidelog.watch.ring import Ring
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+ZOOKEEPER: Final = "zookeeper"
 SHARDS: Final = 2
 """Shards of the groups."""
 
@@ -99,6 +100,14 @@ class World:
     """Called with process, life and clock of a process that starts."""
     on_gone: "Callable[[SimNode], None]" = lambda node: None
     """Called when a process has ended."""
+    on_fault: Callable[[str, tuple[str, ...], bool], None] = lambda text, struck, mends: None
+    """Called with what is done to hosts and links from outside, the processes that it is done to, and whether it ends a fault."""
+    others: "dict[str, SimNode]" = field(default_factory=dict)
+    """Hosts that no fault acts on and that are no part of the cluster."""
+
+    @property
+    def everything(self) -> "dict[str, SimNode]":
+        return {**self.nodes, **self.others}
 
     @property
     def brokers(self) -> "list[SimNode]":
@@ -229,7 +238,7 @@ class SimNode:
         timing = self.world.timing
         settings = BrokerSettings(
             broker_id=number,
-            zookeeper=(Address("zookeeper", 2181),),
+            zookeeper=(Address(ZOOKEEPER, 2181),),
             listeners={"INTERNAL": self.address},
             data_dir=Path("/data"),
             replica_lag_time_max_ms=timing.lag_ms,
@@ -251,7 +260,7 @@ class SimNode:
         timing = self.world.timing
         settings = ControllerSettings(
             controller_id=number,
-            zookeeper=(Address("zookeeper", 2181),),
+            zookeeper=(Address(ZOOKEEPER, 2181),),
             listen=self.address,
             request_timeout_ms=timing.request_ms,
             zookeeper_session_timeout_ms=timing.session_ms,

@@ -9,10 +9,10 @@ import gc
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
@@ -59,6 +59,17 @@ class Result:
     """Records by groups."""
 
 
+class Watch(Protocol):
+    """Checks that stand behind the state machines of this Python process."""
+
+    def watching(self) -> AbstractContextManager[None]:
+        """While it lasts, state machines report to the checks."""
+        ...
+
+    def after_step(self) -> None:
+        """Violation: something does not hold."""
+
+
 class Run:
     FAULT_S: ClassVar[float] = 10.0
     """For how long there are faults, at least; a seed is cheap, and two short ones meet more than a long one."""
@@ -78,6 +89,9 @@ class Run:
         self._stop = asyncio.Event()
         self._healed_s = 0.0
         """When the faults were over, by the clock of the loop: LIVE-1 to 5 count from here."""
+        self._reports = ExitStack()
+        """Ends the reports of the state machines; closed for good once all is judged but an older copy."""
+        self._judged = False
 
     def _made(self, seed: int) -> SimCluster:
         return SimCluster(seed)
@@ -85,22 +99,37 @@ class Run:
     def _faults(self) -> FalseSuspicions | Faults:
         return FalseSuspicions(self.cluster) if FalseSuspicions.drawn(self.seed) else Faults(self.cluster)
 
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While it lasts, state machines report to the checks of this run; the loop runs within it alone."""
+        with ExitStack() as self._reports:
+            for each in () if self._judged else self._watches():
+                self._reports.enter_context(each.watching())
+            yield
+
     async def story(self) -> Result:
+        """Raises one of FAILURES."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, sim_loop.SimLoop)
-        with self.cluster.observer.watching():
-            loop.after_step = _together(self._checks())
-            try:
-                result = await self._story()
-            finally:
-                loop.after_step = None
+        loop.after_step = _together(self._checks())
+        try:
+            result = await self._story()
+        finally:
+            loop.after_step = None
+            self._judged = True
+            self._reports.close()
         if self._older_copy is not None:
             await self._last_act(self._older_copy)
+        if result.delivered < DELIVERED_MIN:
+            raise Violation(f"only {result.delivered} events were delivered")
         return result
+
+    def _watches(self) -> tuple[Watch, ...]:
+        return (self.cluster.observer,)
 
     def _checks(self) -> tuple[Callable[[], None], ...]:
         """Called after each step."""
-        return (self.cluster.observer.after_step,)
+        return tuple(watch.after_step for watch in self._watches())
 
     async def _story(self) -> Result:
         self.cluster.start()
@@ -379,7 +408,8 @@ def run_story(
         if trace is not None:
             run.cluster.network.trace = lambda line: trace(line.encode())
         watchers = Watchers(run.cluster.world) if watched else None
-        result = await run.story()
+        with run.watching():
+            result = await run.story()
         assert watchers is None or watchers.events, "the watchers have seen nothing"
         return result
 

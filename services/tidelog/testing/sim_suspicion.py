@@ -51,6 +51,7 @@ class FalseSuspicions(Breaking):
 
     def heal(self) -> None:
         self._over = True
+        self._say("links heal", mends=True)
         self._cluster.network.heal_all()
 
     def _mislead(self) -> bool:

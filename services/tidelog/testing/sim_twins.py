@@ -77,6 +77,7 @@ class Twins:
         twin = self._running[path] = Twin(self._cluster.world, first, disk, reached=reached)
         twin.starts = first.starts  # another stream of random numbers each time
         twin.start()
+        self._cluster.world.others[twin.name] = twin
         return twin
 
     def end(self, twin: Twin) -> None:
@@ -86,6 +87,7 @@ class Twins:
             waited = asyncio.get_running_loop().time() - twin.began_at > WAIT_S
             self._cluster.observer.reached[goals.SECOND_WAITED] += waited and not twin.reached
             twin.kill()
+            del self._cluster.world.others[twin.name]
 
     def look(self) -> None:
         """Ends those that have ended by themselves. Violation."""
@@ -148,22 +150,12 @@ class TwinFaults(Faults):
         if node is None or (twin := self._twins.begin(node, copies=copies, reached=how == 0)) is None:
             return False
         if how == 1:
-            self._stand_still(node)
+            # For less than a session lasts.
+            self._pause_for(node, self._between(0.3, 0.6) * self._cluster.timing.session_ms / 1000)
         elif how == 2:
             self._cut_for(twin.name, node.name, life_s)
         self._later(life_s, lambda: self._twins.end(twin))
-        return self._say("a second process of %s (%d)", node.name, how)
-
-    def _stand_still(self, node: SimNode) -> None:
-        """For less than a session lasts."""
-        node.pause()
-        process = node.process
-
-        def resume() -> None:
-            if node.process is process and node.running and process is not None and process.paused:
-                node.resume()
-
-        self._later(self._between(0.3, 0.6) * self._cluster.timing.session_ms / 1000, resume)
+        return self._say("a second process of %s starts", node.name)
 
 
 class TwinRun(Run):

@@ -1,5 +1,6 @@
 """Which story a seed plays: one, so that a set of seeds is as many different runs."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from tidelog.testing.sim_compaction import CompactRun
@@ -12,6 +13,21 @@ from tidelog.testing.sim_twins import TwinRun
 
 _USUAL: Final[tuple[type[Run], ...]] = (Run, Run, Run, Run, GroupRun, CompactRun, MoveRun)
 _IN_TURN: Final[tuple[type[Run], ...]] = (*_USUAL, EdgeRun, Run, Run, TwinRun, *_USUAL[3:], LossRun)
+
+
+NAMES: Final[Mapping[str, type[Run]]] = {
+    "cluster": Run,
+    "groups": GroupRun,
+    "compaction": CompactRun,
+    "moves": MoveRun,
+    "edges": EdgeRun,
+    "twins": TwinRun,
+    "losses": LossRun,
+}
+
+
+def name_of(kind: type[Run]) -> str:
+    return next(name for name, each in NAMES.items() if each is kind)
 
 
 def story_of(seed: int) -> type[Run]:

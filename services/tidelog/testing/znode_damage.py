@@ -16,7 +16,7 @@ from tidelog.testing import goals
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_breaking import Breaking
 from tidelog.testing.sim_cluster import SimCluster
-from tidelog.testing.sim_node import SHARDS
+from tidelog.testing.sim_node import SHARDS, ZOOKEEPER
 from tidelog.wire import znodes
 
 LASTS_S: Final = (0.2, 5.0)
@@ -67,7 +67,7 @@ class ZnodeDamage(Breaking):
             deposed = self._one_of((znodes.CONTROLLER, *map(znodes.coordinator_path, range(SHARDS))))
             self._later(seconds * self._rand.random(), partial(zookeeper.remove, deposed))
         self._later(seconds, partial(self._repair, path))
-        return self._say("%s %s holds %r for %.1f s", name, path, rubbish, seconds)
+        return self._say("%s holds %r for %.1f s", path, rubbish, seconds, struck=[ZOOKEEPER])
 
     def _delete(self, path: str) -> bool:
         """The session goes on without what it has made."""
@@ -77,7 +77,7 @@ class ZnodeDamage(Breaking):
             node is not None and node.stat.ephemeral_owner in zookeeper.live_sessions
         )
         zookeeper.remove(path)
-        return self._say("%s is deleted", path)
+        return self._say("%s is deleted", path, struck=[ZOOKEEPER])
 
     def heal(self) -> None:
         for path in self._cluster.zookeeper.damaged:

@@ -33,7 +33,8 @@ def moved(checker: GroupChecker) -> GroupChecker:
 
 def test_x5_the_next_owner_begins_at_what_is_committed(checker: GroupChecker) -> None:
     moved(checker).processed(B, TP, 3, asked=True)
-    assert checker.again == 1 and checker.stage("g", TP) == ("b", 3, 5)
+    assert checker.again == {"g": 1} and checker.stage("g", TP) == ("b", 3, 5)
+    assert checker.processed_of("g") == {TP: 5} and checker.processed_of("other") == {}
     checker.owner_stored("g", TP, "a")
     checker.given(A, TP, 3, (1, 3))
     checker.handed_out(A, TP, 3)
