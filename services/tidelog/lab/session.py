@@ -206,6 +206,8 @@ class Session:
         began = self.time
         last = max(self._end_s, began) + FORWARD_S
         if not self._run(last, lambda: self._count >= count, lambda: self._count / count, keep_from=count - PICTURES):
+            if self._count < count:
+                self._n = None
             return
         self._n = None
         if self._player.over:
@@ -221,7 +223,9 @@ class Session:
         return True
 
     def _to_time(self, t: float) -> None:
-        t = min(max(t, self._player.began_s), self._end_s)
+        if t >= round(self._end_s, 6):
+            t = self._end_s  # of which the page knows microseconds
+        t = max(t, self._player.began_s)
         self._behind = self._n = None
         if t < self.time:
             self._again()
