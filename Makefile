@@ -41,8 +41,8 @@ check: setup ## format, lint, types, import table, language, generated files, ta
 model: setup ## search the abstract protocol breadth first, and find its mutants (ONLY=MUT-4,3.6)
 	@$(PY) -m tidelog.model $(if $(ONLY),--only $(ONLY))
 
-sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first, WATCHED=1: twice; SEED=7 STORY=file: a seed as a story of the lab)
-	@$(if $(STORY),$(PY) scripts/seed_story.py --story '$(STORY)' --seed '$(SEED)',$(PY) -m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED)) $(if $(WATCHED),--watched))
+sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first, WATCHED=1: twice; with STORY=file one SEED, as a story of the lab)
+	@$(PY) $(if $(STORY),scripts/seed_story.py --story '$(STORY)' --seed '$(SEED)',-m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED)) $(if $(WATCHED),--watched))
 
 chaos: setup ## twelve rows of the fault matrix, TIMES runs of each, and one table (ON=compose, TIMES=10, COLUMN=all/1)
 	@$(PY) -m tidelog.cli.main chaos campaign --times $(TIMES) --on $(ON) --column $(COLUMN)

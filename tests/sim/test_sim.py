@@ -1,15 +1,21 @@
 """A whole cluster in one seeded event loop: what it promises holds, and a seed repeats its run."""
 
+import hashlib
 import os
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from helpers.requirements import requirement
 from tidelog.controller.outbox import Outbox
+from tidelog.lab.scene import scene
+from tidelog.lab.seed import SeedPlayer
+from tidelog.lab.steps import Act
+from tidelog.lab.story import simulated
 from tidelog.storage.compaction import _Pass
 from tidelog.testing import goals, sim
 from tidelog.testing.invariants import Violation
@@ -22,12 +28,14 @@ from tidelog.testing.sim_moves import MoveRun
 from tidelog.testing.sim_story import DELIVERED_MIN, Result, Run, run_story, run_traced, run_twice
 from tidelog.testing.sim_suspicion import FalseSuspicions
 from tidelog.testing.sim_twins import TwinRun
-from tidelog.testing.stories import story_of
+from tidelog.testing.stories import name_of, story_of
 from tidelog.testing.unclean_watch import Unclean
 from tidelog.testing.watchers import Watchers
 from tidelog.watch.ring import Ring
 
 pytestmark = pytest.mark.sim
+
+SEEDS_OF_KINDS = (0, 5, 6, 7, 10, 15, 116)
 
 
 @requirement("A follower that receives no answers is not counted as caught up")
@@ -194,10 +202,31 @@ def test_a_seed_repeats_its_run_in_another_process_too() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", [0, 5, 6, 7, 10, 15, 116], ids=lambda seed: story_of(seed).__name__)
+@pytest.mark.parametrize("seed", SEEDS_OF_KINDS, ids=lambda seed: story_of(seed).__name__)
 def test_watchers_change_nothing(seed: int) -> None:
     """One seed of each story; `make sim WATCHED=1` plays more."""
     assert run_twice(story_of(seed), seed).delivered >= DELIVERED_MIN
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", SEEDS_OF_KINDS, ids=lambda seed: story_of(seed).__name__)
+def test_the_lab_plays_the_same_run_in_parts(seed: int) -> None:
+    """It looks at everything between two parts, also in the middle of a turn of the loop."""
+    kind, digest, steps = story_of(seed), hashlib.sha256(), count(1)
+    player = SeedPlayer(simulated(seed, name_of(kind)))
+    player.cluster.sim.network.trace = lambda line: digest.update(line.encode())
+    try:
+        while not player.over:
+            player.advance(player.time + 0.4, lambda: next(steps) % 1_501 == 0)
+            scene(player.cluster, player.cluster.view.partitions())
+    finally:
+        player.close()
+    at_once, result = run_traced(kind, seed)
+    assert digest.hexdigest() == at_once
+    acts = [step for step in player.steps if isinstance(step, Act)]
+    assert any(act.mends for act in acts)
+    assert sum(bool(act.struck) and not act.mends for act in acts) >= result.faults.total(), "every fault is told"
+    assert {name for act in acts for name in act.struck} <= player.cluster.view.processes().keys()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -211,6 +240,14 @@ def test_watchers_that_draw_a_delay_are_noticed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Watchers, "_follow", draw)
     with pytest.raises(Violation, match="watchers change the run"):
         run_twice(Run, 0)
+
+
+def test_a_seed_that_fails_says_how_to_look_at_it(capsys: pytest.CaptureFixture[str]) -> None:
+    sim.report(sim.Outcome(7, None, "Violation: a record is gone", 0.1), watched=True)
+    said, again, look = capsys.readouterr().out.splitlines()
+    assert said == "seed 7: Violation: a record is gone"
+    assert again == "  again: make sim SEEDS=1 SEED=7 WATCHED=1"
+    assert look == "  step by step in the lab: make sim SEED=7 STORY=seed-7.yaml"
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, reached: Counter[str], failure: str = "") -> int:

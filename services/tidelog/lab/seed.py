@@ -40,7 +40,7 @@ class SeedPlayer:
         run.cluster.world.on_fault = lambda text, struck, mends: self.cluster.say(text, *struck, mends=mends)
         self._tasks = Supervisor("run")
         self._task = self._drive.call(lambda: self._tasks.start("run", run.story()))
-        self._task.add_done_callback(lambda _: loop.stop())
+        self._task.add_done_callback(lambda _: None if loop.ended else loop.stop())
         self._violation: Violation | None = None
 
     @property
@@ -73,6 +73,8 @@ class SeedPlayer:
         try:
             # The loop stops by itself after the last step, as it does where the run is played at once.
             reached = self._drive.advance(until_s, lambda: halted() and not self._task.done())
+            if self._task.done():
+                self._task.result()
             if self._tasks.failure is not None:
                 raise self._tasks.failure.__cause__ or self._tasks.failure
         except FAILURES as error:

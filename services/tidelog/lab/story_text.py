@@ -64,11 +64,11 @@ def of_seed(seed: int) -> tuple[str, str]:
     finally:
         ended_s, kept = player.time, chain(player.steps)
         player.close()
-    how = f"{'fails' if failure else 'holds'} after {ended_s:.3f} s"
+    how = f"{'failed' if failure else 'held'} after {ended_s:.3f} s"
     parts = {
         "version": VERSION,
         "title": f"A run of the simulator ({kind}) that {how}",
-        "text": failure or "Every check of the run holds.",
+        "text": failure or "Every check of the run held.",
         "seed": seed,
         "simulation": kind,
         "digest": _digest(kept),

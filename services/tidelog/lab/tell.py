@@ -29,9 +29,11 @@ def lines(played: Played) -> Iterator[str]:
         yield from _told(step, width)
     yield from _paragraph(story.answer, "Answer: ")
     yield ""
-    for outcome in (*played.outcomes, *played.notes):
-        said = "ok    " if outcome.held else "FAILED" if outcome in played.outcomes else "changed"
-        yield f"{said}  {outcome.text}" + (f": {outcome.found}" if outcome.found else "")
+    for each, otherwise in (
+        *((each, "FAILED") for each in played.outcomes),
+        *((each, "note  ") for each in played.notes),
+    ):
+        yield f"{'ok    ' if each.held else otherwise}  {each.text}" + (f": {each.found}" if each.found else "")
     yield f"{'ok    ' if played.verdict.sound else 'FAILED'}  verdict: {played.verdict}"
 
 
@@ -86,5 +88,6 @@ def to_json(played: Played) -> dict[str, Any]:
         "expectations": [
             {"text": each.text, "held": each.held, "found": each.found, "line": each.line} for each in played.outcomes
         ],
+        "notes": [{"text": each.text, "held": each.held, "found": each.found} for each in played.notes],
         "verdict": played.verdict.to_json(),
     }

@@ -29,6 +29,7 @@ class Drive:
 
     def __init__(self, seed: int) -> None:
         self.loop = SimLoop(seed)
+        self.loop.set_exception_handler(lambda loop, context: None)  # an error of a killed process is no news
         self.watching: Callable[[], AbstractContextManager[None]] = nullcontext
         """Called for each run; its context lasts as long as the run."""
         self._remains: list[asyncio.Task[Any]] = []

@@ -145,7 +145,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.must_go_on = False
         """`advance`, too, raises Deadlock where no timer is left; else the clock moves to its end."""
         self._shuffle = None if seed is None else random.Random(f"{seed}/loop")
-        self._ended = False
+        self.ended = False
+        """Everything that is left is ended, or has been."""
         self._held_by: dict[SimProcess, None] = {}
         self._steps_before = 0
         """What `steps` was when the clock moved last; once the loop finishes, when that began."""
@@ -214,7 +215,7 @@ class SimLoop(asyncio.BaseEventLoop):
         Who heeds no cancellation, or whose end is another's beginning, is left alone in the end: this follows a violation,
         which is to be heard of.
         """
-        self._ended = True
+        self.ended = True
         self.on_step = self.after_step = None
         self._steps_before = self.steps
         for process in self._held_by:
@@ -287,12 +288,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if handle._cancelled:
             return
         process = handle._context.get(_PROCESS)
-        if (
-            process is not None
-            and (process.paused or not process.alive)
-            and not self._ended
-            and handle.task is not None
-        ):
+        if process is not None and (process.paused or not process.alive) and not self.ended and handle.task is not None:
             self._held_by[process] = None
             process.hold(handle)
             return
@@ -317,7 +313,7 @@ class SimLoop(asyncio.BaseEventLoop):
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
             raise Deadlock(f"at {self._now:.3f} s nothing can go on; waiting: {', '.join(waiting)}")
         self._now = max(self._now, timers[0][0])
-        if not self._ended:
+        if not self.ended:
             self._steps_before = self.steps
 
     def _process_events(self, event_list: Any) -> None:

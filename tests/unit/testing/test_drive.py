@@ -109,3 +109,20 @@ def test_drives_of_two_threads_take_turns() -> None:
     assert order == ["first begins", "first ends", "second"]
     first.finish()
     second.finish()
+
+
+def test_an_error_of_what_is_left_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise KeyError("of a process that was killed")
+
+    async def leave() -> None:
+        left.append(asyncio.get_running_loop().create_task(fail()))
+        await asyncio.sleep(1)
+
+    left: list[asyncio.Task[None]] = []
+    drive = Drive(1)
+    drive.run(leave())
+    drive.finish()
+    assert left.pop().done()
+    gc.collect()
+    assert not caplog.records

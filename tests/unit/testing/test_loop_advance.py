@@ -1,11 +1,12 @@
 """A run in parts: it stops where it is told to, and is the same as a run at once."""
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import pytest
 
-from tidelog.testing.loop import SimLoop
+from tidelog.testing.loop import Deadlock, SimLoop
 
 
 def start(loop: SimLoop, log: list[tuple[float, str]]) -> None:
@@ -59,6 +60,16 @@ def test_the_clock_is_at_the_end_though_nothing_is_due() -> None:
     loop = SimLoop(1)
     assert loop.advance(3.0, lambda: False) and loop.time() == 3.0
     assert loop.advance(1.0, lambda: False) and loop.time() == 3.0
+    loop.finish()
+
+
+def test_a_deadlock_is_told_where_the_run_must_go_on() -> None:
+    loop = SimLoop(1)
+    loop.must_go_on = True
+    loop.call_later(2.0, lambda: None)
+    assert loop.advance(1.0, lambda: False) and loop.time() == 1.0
+    with pytest.raises(Deadlock, match=r"at 2\.000 s nothing can go on"):
+        loop.advance(math.inf, lambda: False)
     loop.finish()
 
 

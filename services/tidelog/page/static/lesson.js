@@ -14,16 +14,18 @@ export function lesson() {
 function panel({ number, title, text, question, answer, asks, ended, expectations, changed }) {
   const [folded, untold, answered] = ["fold", "text", "answer"].map((part) => state.flipped.has(part));
   const isOpen = asks && !state.saved;
-  return html`<div class="row"><h2>Lesson ${number}: ${title}</h2>
+  return html`<div class="row"><h2>${number ? `Lesson ${number}: ` : ""}${title}</h2>
       ${flip("fold", folded ? "unfold" : "fold", !folded)}
       ${folded ? nothing : flip("text", untold ? "show the text" : "hide the text", !untold)}
       ${state.hello?.lessons?.length ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}</div>
     ${folded && !isOpen ? nothing : html`<div class="columns">
       ${folded || untold ? nothing : html`<p class="words">${text}</p>`}
-      <div><div class="question ${isOpen ? "open" : ""}"><b>What do you think?</b> <span class="words">${question}</span></div>
+      <div>${question ? html`<div class="question ${isOpen ? "open" : ""}"><b>What do you think?</b>
+          <span class="words">${question}</span></div>` : nothing}
         <div class="row">${isOpen
             ? html`<button class="main" data-key="play-on" @click=${() => command({ play: true })}>Play on</button>` : nothing}
-          ${flip("answer", answered ? "hide the answer" : "show the answer", answered, ended && !answered ? "main" : "")}
+          ${answer ? flip("answer", answered ? "hide the answer" : "show the answer", answered, ended && !answered ? "main" : "")
+            : nothing}
           ${expectations?.length ? summary(expectations, changed) : nothing}</div>
         ${answered ? html`<p class="words answer" id="answer">${answer}</p>` : nothing}</div>
       ${state.flipped.has("checks") ? checks(expectations ?? [], changed) : nothing}</div>`}`;

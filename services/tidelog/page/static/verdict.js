@@ -29,16 +29,14 @@ export function verdict() {
 }
 
 function figures({ acknowledged, waiting, lost, duplicated, reordered, repeated, longest_wait: wait, sound, allows }) {
-  const judged = [[lost, "lost"], [duplicated, "duplicated"], [reordered, "reordered"]];
+  const judged = { lost, duplicated, reordered };
+  const figure = ([word, number]) => (number === null ? nothing : html`<span data-count=${word}
+    class=${word in judged ? (number ? "bad" : "ok") : nothing}><b>${count(number)}</b> ${word}</span>`);
   return html`<span title=${allows || nothing}><b class="seal ${sound ? "ok" : "bad"}">${sound ? "✓ sound" : "✗ not sound"}</b>
       ${allows ? html`<small class="soft" id="allows">(${allows})</small>` : nothing}</span>
-    <span data-count="acknowledged"><b>${count(acknowledged)}</b> acknowledged</span>
-    <span data-count="waiting"><b>${count(waiting)}</b> waiting</span>
-    ${judged.map(
-      ([number, word]) => html`<span data-count=${word} class=${number ? "bad" : "ok"}><b>${count(number)}</b> ${word}</span>`,
-    )}
+    ${Object.entries({ acknowledged, waiting, ...judged }).map(figure)}
     ${repeated > 0 ? html`<span data-count="repeated"><b>${count(repeated)}</b> processed again</span>` : nothing}
-    <span data-count="longest_wait">longest wait <b>${seconds(wait)}</b></span>`;
+    ${wait === null ? nothing : html`<span data-count="longest_wait">longest wait <b>${seconds(wait)}</b></span>`}`;
 }
 
 function broken({ found, violation }) {
