@@ -22,11 +22,18 @@ def topic(name: str, *partitions: m.PartitionDescription) -> m.TopicDescription:
     return m.TopicDescription(name=name, topic_id=name.encode(), partitions=partitions)
 
 
-def broker(number: int, ends: Mapping[tuple[str, int], int] | None = None, **fields: Any) -> SeenBroker:
-    """It has answered just now, unless `fields` say otherwise."""
+def broker(
+    number: int, ends: Mapping[tuple[str, int], int] | None = None, log: m.OwnLog | None = None, **fields: Any
+) -> SeenBroker:
+    """It has answered just now, unless `fields` say otherwise. `ends`: of its logs; `log`: the rest of each."""
     known: dict[str, Any] = {"address": Address("localhost", 19092 + number), "problem": "", "answered_at": AT}
-    log_ends = {TopicPartition(*tp): end for tp, end in (ends or {}).items()}
-    return SeenBroker(BrokerId(number), **{**known, "log_ends": log_ends, **fields})
+    replicas = {
+        TopicPartition(*tp): m.ListOffsetsResult(
+            topic=tp[0], partition=tp[1], timestamp=-1, offset=end, leader_epoch=4, own_log=log
+        )
+        for tp, end in (ends or {}).items()
+    }
+    return SeenBroker(BrokerId(number), **{**known, "replicas": replicas, **fields})
 
 
 def described(topics: Sequence[m.TopicDescription], live: Sequence[int] = (0, 1, 2)) -> m.DescribeClusterResponse:
@@ -63,7 +70,8 @@ def overview(
 ) -> Overview:
     """Everybody answers and everything was told at AT, unless the arguments say otherwise."""
     seen = [broker(number) for number in (0, 1, 2)] if brokers is None else brokers
-    known: dict[str, Any] = {"at": AT, "wall_ms": 1_700_000_000_000, "described_at": AT, "cluster": described(topics)}
+    known: dict[str, Any] = {"at": AT, "wall_ms": 1_700_000_000_000, "described_at": AT, "problem": ""}
+    known["cluster"] = described(topics)
     return Overview(
         topics=topics,
         brokers={each.broker_id: each for each in seen},

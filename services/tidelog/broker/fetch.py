@@ -225,11 +225,12 @@ def _own_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
 
 
 def _own_log(host: PartitionHost) -> m.OwnLog:
-    epochs = host.log.epochs.entries[-EPOCHS_TOLD:]
+    epochs, leading = host.log.epochs.entries[-EPOCHS_TOLD:], host.replica.leading
     return m.OwnLog(
         log_start=host.log.log_start_offset,
         high_watermark=host.replica.high_watermark,
         epochs=tuple(m.OwnEpoch(leader_epoch=epoch, start=start) for epoch, start in epochs),
+        isr_size=0 if leading is None else len(leading.isr.committed.isr),
     )
 
 

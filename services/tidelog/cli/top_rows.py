@@ -167,7 +167,7 @@ def _partition(
     topic: m.TopicDescription, p: m.PartitionDescription, before: Overview | None, now: Overview
 ) -> PartitionRow:
     tp = TopicPartition(topic.name, p.partition)
-    ends = {r: now.brokers[BrokerId(r)].log_ends.get(tp) for r in p.replicas if BrokerId(r) in now.brokers}
+    ends = {r: now.brokers[BrokerId(r)].log_end(tp) for r in p.replicas if BrokerId(r) in now.brokers}
     end = ends.get(p.leader)
     others = {r: its for r, its in ends.items() if r != p.leader}
     told = now.high_watermarks.get(tp)

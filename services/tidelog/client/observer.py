@@ -1,84 +1,140 @@
 """Looks at a whole cluster again and again, cheaply: three requests to one broker, and at most three to each.
 
-Who is silent holds up a look for its patience and no longer, and what he said before stays known.
+Each source is asked in a loop of its own. A silent one holds up no look at another, and what it said before stays known.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from tidelog.client.connections import Bootstrap, ClientPorts, Connections, parse_bootstrap
 from tidelog.client.offsets import LATEST
-from tidelog.client.overview import NO_CONTROLLER, Overview, SeenBroker, SeenGroup, Told
+from tidelog.client.overview import (
+    NO_CONTROLLER,
+    NOT_LIVE,
+    ClusterLook,
+    GroupsLook,
+    Look,
+    Overview,
+    ReplicasLook,
+    SeenBroker,
+    SeenGroup,
+    Told,
+)
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, Address, BrokerId, TopicPartition
+from tidelog.ports.clock import Clock
 from tidelog.ports.net import Unary
+from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
-from tidelog.wire.limits import parts
+from tidelog.wire.limits import parts, parts_or_all
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 Chosen = Callable[[str], object]
 """True of a name that is to be looked at."""
 
+ANSWER_S: Final = 1.0
+"""For all that a source answers in a look."""
 _SHORTEST_S: Final = 0.01
 
 
-@dataclass(slots=True)
-class _Answer:
-    """What one broker said in one look."""
-
-    at: float
-    log_ends: dict[TopicPartition, int] = field(default_factory=dict)
-    logs: dict[TopicPartition, m.OwnLog] = field(default_factory=dict)
-    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
-    groups: list[m.DescribedGroup] = field(default_factory=list)
-    shards: frozenset[int] = frozenset()
-    shard_count: int = 0
+async def repeat(clock: Clock, period_s: float, act: Callable[[], Awaitable[None]]) -> None:
+    """Begins `act` every `period_s`, or when it has ended if that is later. It never returns."""
+    while True:
+        began = clock.now()
+        await act()
+        await clock.sleep(max(0.0, began + period_s - clock.now()))
 
 
 class ClusterObserver:
-    """`look` as often as wanted; `stop` at the end. It changes nothing in the cluster."""
+    """Looks between `start` and `stop`, and changes nothing in the cluster."""
 
     def __init__(
         self,
         bootstrap: Bootstrap,
         ports: ClientPorts,
+        period_s: float,
         *,
         topics: Chosen = lambda name: True,
-        groups: Chosen = lambda name: True,
+        groups: Chosen | None = lambda name: True,
+        on_look: Callable[[Look], None] = lambda look: None,
     ) -> None:
+        """`period_s`: between the beginnings of two looks at one source. `groups`: None asks for none. `on_look` is called with
+        each look as it ends; that at the groups of a broker is in `overview` by then."""
         self._clock = ports.clock
         self._connections = Connections(ports.net)
+        self._period_s = period_s
         self._topics = topics
         self._groups = groups
+        self._on_look = on_look
         self._doors = parse_bootstrap(bootstrap)
-        """Who is asked about the cluster, in this order: whoever failed last comes last."""
+        """Addresses to ask about the cluster, in this order: one that fails goes to the end."""
+        self._asked = asyncio.Event()
+        """Set when every source was asked once, or a loop has failed."""
+        self._supervisor = Supervisor("observer", lambda task: self._asked.set())
         self._seen = Overview(self._clock.now(), self._clock.wall_ms())
+        """Problems of brokers are those of their own looks."""
+        self._live: frozenset[BrokerId] = frozenset()
+        self._wanted: dict[BrokerId, list[m.ListOffsetsPartition]] = {}
+        self._coordinated: dict[BrokerId, GroupsLook] = {}
+        """The newest answer of each broker that answers."""
+
+    def start(self) -> None:
+        self._start("cluster", self._look_at_cluster)
 
     async def stop(self) -> None:
+        """TaskFailed when a loop has ended before by a mistake of its own, or by one of `on_look`."""
+        await self._supervisor.stop()
         await self._connections.close()
+        self._raise_failure()
 
-    async def look(self, patience_s: float) -> Overview:
-        """What is seen now, and of the silent what was seen before. Takes twice `patience_s` at most."""
-        described = await self._describe(patience_s)
-        live = [broker for broker in described.brokers.values() if broker.address is not None and not broker.problem]
-        wanted = _wanted(described.topics)
-        async with asyncio.TaskGroup() as group:
-            asked = [
-                group.create_task(self._ask(broker.address, wanted.get(broker.broker_id, ()), patience_s))
-                for broker in live
-                if broker.address is not None
-            ]
-        answers = {broker.broker_id: task.result() for broker, task in zip(live, asked, strict=True)}
-        self._seen = _merged(described, answers, self._clock.now(), self._clock.wall_ms())
-        return self._seen
+    @property
+    def overview(self) -> Overview:
+        """The newest answer of each source. TaskFailed as from `stop`."""
+        self._raise_failure()
+        brokers = {
+            each: broker if each in self._live else replace(broker, problem=NOT_LIVE)
+            for each, broker in self._seen.brokers.items()
+        }
+        return replace(self._seen, at=self._clock.now(), wall_ms=self._clock.wall_ms(), brokers=brokers)
 
-    async def _describe(self, patience_s: float) -> Overview:
-        """The last overview with what the controller says now. Brokers that can be asked have no problem in it."""
-        seen, deadline, why = self._seen, self._clock.now() + patience_s, "not reached"
+    async def first(self) -> Overview:
+        """The overview when every source was asked once."""
+        await self._asked.wait()
+        return self.overview
+
+    def _start(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
+        self._supervisor.start(name, repeat(self._clock, self._period_s, look))
+
+    def _raise_failure(self) -> None:
+        if self._supervisor.failure is not None:
+            raise self._supervisor.failure
+
+    def _note(self, seen: Overview) -> None:
+        self._seen = seen
+        if not self._asked.is_set() and self.overview.complete:
+            self._asked.set()
+
+    # -- the cluster --------------------------------------------------------------------------------------------------
+
+    async def _look_at_cluster(self) -> None:
+        asked = self._clock.now()
+        problem = await self._describe(asked + ANSWER_S)
+        took = self._clock.now() - asked
+        for broker in self._seen.brokers.values():
+            if broker.address is not None and str(broker.broker_id) not in self._supervisor.running:
+                self._start(str(broker.broker_id), partial(self._look_at_broker, broker.broker_id))
+        self._note(replace(self._seen, problem=problem))
+        topics = () if problem else self._seen.topics
+        self._on_look(ClusterLook(asked=asked, took=took, problem=problem, topics=topics))
+
+    async def _describe(self, deadline: float) -> str:
+        """Returns why there is no word of the controller, "" if there is."""
+        why = "not reached"
         for door in list(self._doors):
             if self._clock.now() >= deadline:
                 break  # the next look begins with those that were not asked now
@@ -90,9 +146,7 @@ class ClusterObserver:
                 continue
             if not metadata.brokers_info:
                 continue  # it has just started and knows nothing yet
-            live = {BrokerId(each.id): Address(each.host, each.port) for each in metadata.brokers_info}
-            self._doors += [address for address in live.values() if address not in self._doors]
-            seen = replace(seen, brokers=_known(seen.brokers, live))
+            self._learn({BrokerId(each.id): Address(each.host, each.port) for each in metadata.brokers_info})
             try:
                 cluster = await self._call(door, s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), deadline)
                 topics = await self._call(door, s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(), deadline)
@@ -100,56 +154,146 @@ class ClusterObserver:
                 _raise_for(topics.error_code)
             except (TransportError, TidelogError) as error:
                 self._ask_last(door)  # it may be the one that is cut off, not the controller
-                return replace(seen, problem=_why(error))
-            chosen = tuple(topic for topic in topics.topics if self._topics(topic.name))
-            named = {BrokerId(each.broker.broker_id) for each in cluster.brokers} | {
-                BrokerId(replica) for topic in chosen for p in topic.partitions for replica in p.replicas
-            }
-            return replace(
-                seen,
-                cluster=cluster,
-                topics=chosen,
-                described_at=self._clock.now(),
-                problem="",
-                brokers={**{each: SeenBroker(each, problem="not in the cluster") for each in named}, **seen.brokers},
-            )
-        # Nobody says who lives: everybody who is known is asked once more.
-        known = {broker.broker_id: broker.address for broker in seen.brokers.values() if broker.address is not None}
-        return replace(seen, problem=why, brokers=_known(seen.brokers, known))
+                return _why(error)
+            self._know(cluster, tuple(topic for topic in topics.topics if self._topics(topic.name)))
+            return ""
+        # Nobody says who lives.
+        self._live = frozenset(each for each, broker in self._seen.brokers.items() if broker.address is not None)
+        return why
 
     def _ask_last(self, door: Address) -> None:
         self._doors.remove(door)
         self._doors.append(door)
 
-    async def _ask(
-        self, address: Address | None, wanted: Sequence[m.ListOffsetsPartition], patience_s: float
-    ) -> _Answer | str:
-        """Or why there is none."""
-        assert address is not None
-        deadline = self._clock.now() + patience_s
-        answer = _Answer(self._clock.now())
+    def _learn(self, live: Mapping[BrokerId, Address]) -> None:
+        """Takes over the addresses of live brokers.
+
+        One that is no longer live may believe that it leads: it is asked too, unless a live one has its address.
+        """
+        brokers = {
+            each: replace(broker, address=None) if broker.address in live.values() else broker
+            for each, broker in self._seen.brokers.items()
+        }
+        for each, address in live.items():
+            brokers[each] = replace(brokers.get(each) or SeenBroker(each), address=address)
+        self._doors += [address for address in live.values() if address not in self._doors]
+        self._live = frozenset(live)
+        self._seen = replace(self._seen, brokers=dict(sorted(brokers.items())))
+
+    def _know(self, cluster: m.DescribeClusterResponse, topics: tuple[m.TopicDescription, ...]) -> None:
+        brokers = dict(self._seen.brokers)
+        for number in (
+            *(each.broker.broker_id for each in cluster.brokers),
+            *(replica for topic in topics for p in topic.partitions for replica in p.replicas),
+        ):
+            brokers.setdefault(BrokerId(number), SeenBroker(BrokerId(number)))
+        there = {TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions}
+        self._seen = replace(
+            self._seen,
+            cluster=cluster,
+            topics=topics,
+            described_at=self._clock.now(),
+            brokers=dict(sorted(brokers.items())),
+            high_watermarks={tp: told for tp, told in self._seen.high_watermarks.items() if tp in there},
+        )
+        self._wanted = _wanted(topics, brokers)
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    async def _look_at_broker(self, broker: BrokerId) -> None:
+        deadline = self._clock.now() + ANSWER_S
+        replicas = await self._ask_replicas(broker, deadline)
+        self._on_look(replicas)
+        if self._groups is None:
+            return self._note(self._merged(replicas, None))
+        if replicas.problem:
+            groups = GroupsLook(asked=replicas.asked, took=replicas.took, problem=replicas.problem, broker=broker)
+        else:
+            groups = await self._ask_groups(broker, self._groups, deadline)
+        self._note(self._merged(replicas, groups))
+        self._on_look(groups)
+
+    async def _ask_replicas(self, broker: BrokerId, deadline: float) -> ReplicasLook:
+        asked, problem = self._clock.now(), ""
+        replicas: dict[TopicPartition, m.ListOffsetsResult] = {}
+        high_watermarks: dict[TopicPartition, int] = {}
         try:
-            for asks in parts(m.ListOffsetsRequest, wanted):
+            for asks in parts_or_all(m.ListOffsetsRequest, self._wanted.get(broker, ())):
                 request = m.ListOffsetsRequest(partitions=asks)
-                offsets = await self._call(address, s.REPLICA_SERVICE_LIST_OFFSETS, request, deadline)
-                answer.at = self._clock.now()
+                offsets = await self._call_broker(broker, s.REPLICA_SERVICE_LIST_OFFSETS, request, deadline)
                 for ask, told in zip(asks, offsets.results, strict=False):
-                    if told.error_code is ErrorCode.NONE:
-                        ends = answer.log_ends if ask.own else answer.high_watermarks
-                        ends[TopicPartition(told.topic, told.partition)] = told.offset
-                        if told.own_log is not None:
-                            answer.logs[TopicPartition(told.topic, told.partition)] = told.own_log
-            # One that still reads its groups says which it has read.
-            listing = await self._call(address, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(), deadline)
-            answer.shards, answer.shard_count = frozenset(listing.shards), listing.shard_count
-            chosen = [each.group_id for each in listing.groups if self._groups(each.group_id)]
-            for ids in parts(m.DescribeGroupsRequest, chosen):
-                request_ = m.DescribeGroupsRequest(group_ids=ids)
-                groups = await self._call(address, s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, request_, deadline)
-                answer.groups += [each for each in groups.groups if each.error_code is ErrorCode.NONE]
+                    tp = TopicPartition(told.topic, told.partition)
+                    if told.error_code is ErrorCode.NONE and ask.own:
+                        replicas[tp] = told
+                    elif told.error_code is ErrorCode.NONE:
+                        high_watermarks[tp] = told.offset
         except TransportError as error:
-            return _why(error)
-        return answer
+            problem, replicas, high_watermarks = _why(error), {}, {}
+        return ReplicasLook(
+            asked=asked,
+            took=self._clock.now() - asked,
+            problem=problem,
+            broker=broker,
+            replicas=replicas,
+            high_watermarks=high_watermarks,
+        )
+
+    async def _ask_groups(self, broker: BrokerId, chosen: Chosen, deadline: float) -> GroupsLook:
+        asked, told = self._clock.now(), GroupsLook(asked=0.0, took=0.0, broker=broker)
+        try:
+            # One that still reads its groups says which it has read.
+            request = m.ListGroupsRequest()
+            listing = await self._call_broker(broker, s.COORDINATOR_SERVICE_LIST_GROUPS, request, deadline)
+            groups: list[m.DescribedGroup] = []
+            for ids in parts(m.DescribeGroupsRequest, [g.group_id for g in listing.groups if chosen(g.group_id)]):
+                request_ = m.DescribeGroupsRequest(group_ids=ids)
+                answer = await self._call_broker(broker, s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, request_, deadline)
+                groups += [each for each in answer.groups if each.error_code is ErrorCode.NONE]
+            told = replace(told, groups=groups, shards=frozenset(listing.shards), shard_count=listing.shard_count)
+        except TransportError as error:
+            told = replace(told, problem=_why(error))
+        return replace(told, asked=asked, took=self._clock.now() - asked)
+
+    def _merged(self, replicas: ReplicasLook, groups: GroupsLook | None) -> Overview:
+        seen, number = self._seen, replicas.broker
+        broker = replace(seen.brokers[number], problem=replicas.problem or (groups.problem if groups else ""))
+        if broker.problem:
+            self._coordinated.pop(number, None)
+            return replace(seen, brokers={**seen.brokers, number: broker})
+        broker = replace(broker, answered_at=replicas.answered, replicas=replicas.replicas)
+        told = {tp: Told(offset, replicas.answered) for tp, offset in replicas.high_watermarks.items()}
+        if groups is not None:
+            self._coordinated[number] = groups
+        return replace(
+            seen,
+            brokers={**seen.brokers, number: broker},
+            high_watermarks={**seen.high_watermarks, **told},
+            groups=self._groups_now(),
+        )
+
+    def _groups_now(self) -> dict[str, SeenGroup]:
+        found: dict[str, SeenGroup] = {}
+        shards: set[int] = set()
+        served: set[int] = set()
+        for look in (look for broker, look in self._coordinated.items() if broker in self._live):
+            shards.update(range(look.shard_count))
+            served |= look.shards
+            for group in look.groups:
+                known = found.get(group.group_id)
+                if known is None or known.group.coordinator_epoch < group.coordinator_epoch:
+                    found[group.group_id] = SeenGroup(group, look.answered)
+        if not shards or shards - served:
+            # Some shard has no coordinator that says anything: its groups are there, and nobody tells of them.
+            found = {**self._seen.groups, **found}
+        return dict(sorted(found.items()))
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    async def _call_broker(self, broker: BrokerId, method: Unary[Req, Res], request: Req, deadline: float) -> Res:
+        address = self._seen.brokers[broker].address
+        if address is None:
+            raise TransportError("UNAVAILABLE", "another broker has its address")
+        return await self._call(address, method, request, deadline)
 
     async def _call(self, address: Address, method: Unary[Req, Res], request: Req, deadline: float) -> Res:
         left_s = max(_SHORTEST_S, deadline - self._clock.now())
@@ -159,15 +303,9 @@ class ClusterObserver:
 _WHO_LIVES: Final = m.ClusterMetadataRequest()
 
 
-def _known(before: Mapping[BrokerId, SeenBroker], live: Mapping[BrokerId, Address]) -> dict[BrokerId, SeenBroker]:
-    """Everybody of whom anybody has heard; those alive have no problem yet."""
-    known = {each: replace(broker, problem="not in the cluster") for each, broker in before.items()}
-    for each, address in live.items():
-        known[each] = replace(known.get(each) or SeenBroker(each), address=address, problem="")
-    return dict(sorted(known.items()))
-
-
-def _wanted(topics: Iterable[m.TopicDescription]) -> dict[BrokerId, list[m.ListOffsetsPartition]]:
+def _wanted(
+    topics: Iterable[m.TopicDescription], brokers: Mapping[BrokerId, SeenBroker]
+) -> dict[BrokerId, list[m.ListOffsetsPartition]]:
     """Of every replica the end of its log, and of the leader also the high watermark, in one request: they fit together."""
     wanted: dict[BrokerId, list[m.ListOffsetsPartition]] = {}
     for topic in topics:
@@ -180,46 +318,15 @@ def _wanted(topics: Iterable[m.TopicDescription]) -> dict[BrokerId, list[m.ListO
                 timestamp=LATEST,
                 own=True,
             )
-            for replica in p.replicas:
-                wanted.setdefault(BrokerId(replica), []).append(own)
+            # One whose replica was moved away may not have heard of it.
+            tp = TopicPartition(topic.name, p.partition)
+            holders = {*map(BrokerId, p.replicas), *(each for each, seen in brokers.items() if tp in seen.replicas)}
+            for holder in holders:
+                wanted.setdefault(holder, []).append(own)
             if p.leader >= 0:
                 committed = replace(own, leader_epoch=p.leader_epoch, own=False)
                 wanted.setdefault(BrokerId(p.leader), []).append(committed)
     return wanted
-
-
-def _merged(described: Overview, answers: Mapping[BrokerId, _Answer | str], at: float, wall_ms: int) -> Overview:
-    brokers = dict(described.brokers)
-    there = {TopicPartition(topic.name, p.partition) for topic in described.topics for p in topic.partitions}
-    high_watermarks = {tp: told for tp, told in described.high_watermarks.items() if tp in there}
-    groups: dict[str, SeenGroup] = {}
-    shards: set[int] = set()
-    served: set[int] = set()
-    for broker_id, answer in answers.items():
-        if isinstance(answer, str):
-            brokers[broker_id] = replace(brokers[broker_id], problem=answer)
-            continue
-        brokers[broker_id] = replace(
-            brokers[broker_id], answered_at=answer.at, log_ends=answer.log_ends, logs=answer.logs
-        )
-        high_watermarks |= {tp: Told(offset, answer.at) for tp, offset in answer.high_watermarks.items()}
-        shards.update(range(answer.shard_count))
-        served |= answer.shards
-        for group in answer.groups:
-            known = groups.get(group.group_id)
-            if known is None or known.group.coordinator_epoch < group.coordinator_epoch:
-                groups[group.group_id] = SeenGroup(group, answer.at)
-    if not shards or shards - served:
-        # Some shard has no coordinator that says anything: its groups are there, and nobody tells of them.
-        groups = {**described.groups, **groups}
-    return replace(
-        described,
-        at=at,
-        wall_ms=wall_ms,
-        brokers=brokers,
-        high_watermarks=high_watermarks,
-        groups=dict(sorted(groups.items())),
-    )
 
 
 def _raise_for(code: ErrorCode) -> None:

@@ -1,9 +1,9 @@
 """A whole cluster at one moment, as far as it could be seen: what the controller says, and what each broker says itself.
 
-Whoever does not answer leaves what was known of him before, with its age. Pure.
+A source that does not answer leaves what was known of it before, with its age. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -12,6 +12,52 @@ from tidelog.wire import messages as m
 
 NO_CONTROLLER: Final = "no controller is active"
 """The problem of an overview when the brokers reach none."""
+NOT_ASKED: Final = "not asked yet"
+NOT_LIVE: Final = "not in the cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One question to one source. Times are those of one monotonic clock."""
+
+    asked: float
+    took: float
+    """Seconds until the answer or the failure. The answer was true at some time in between."""
+    problem: str = ""
+    """The reason for which there is no answer; "": there is one."""
+
+    @property
+    def answered(self) -> float:
+        return self.asked + self.took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLook(Look):
+    """The word of the controller, through any broker."""
+
+    topics: Sequence[m.TopicDescription] = ()
+    """The chosen ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasLook(Look):
+    """The replicas of a broker. All that it says of one was true at one moment."""
+
+    broker: BrokerId
+    replicas: Mapping[TopicPartition, m.ListOffsetsResult] = field(default_factory=dict)
+    """Leaders and followers, each with the end of its log; without new, deleted and damaged ones, of which it says nothing."""
+    high_watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Those of partitions that it leads as the controller says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsLook(Look):
+    """The groups that a broker coordinates."""
+
+    broker: BrokerId
+    groups: Sequence[m.DescribedGroup] = ()
+    shards: frozenset[int] = frozenset()
+    shard_count: int = 0
 
 
 class Told(NamedTuple):
@@ -33,12 +79,13 @@ class SeenBroker:
 
     broker_id: BrokerId
     address: Address | None = None
-    problem: str = "not asked yet"
+    problem: str = NOT_ASKED
     answered_at: float | None = None
-    log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Of its replicas, led or followed; without those that it cannot tell: new, deleted or damaged ones."""
-    logs: Mapping[TopicPartition, m.OwnLog] = field(default_factory=dict)
-    """The rest of its replicas. A broker of 0.2.0 tells of none."""
+    replicas: Mapping[TopicPartition, m.ListOffsetsResult] = field(default_factory=dict)
+    """As in `ReplicasLook`. A broker of 0.2.0 tells the ends of logs and no more."""
+
+    def log_end(self, tp: TopicPartition) -> int | None:
+        return self.replicas[tp].offset if tp in self.replicas else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +99,7 @@ class Overview:
     """Only those that are looked at; without partitions of which the controller says nothing."""
     described_at: float | None = None
     """When the controller said so; None: never."""
-    problem: str = ""
+    problem: str = NOT_ASKED
     """Why the controller did not say anything this time; "" if it did."""
     brokers: Mapping[BrokerId, SeenBroker] = field(default_factory=dict)
     """Every one of which anybody has heard, by number."""
@@ -61,6 +108,11 @@ class Overview:
     groups: Mapping[str, SeenGroup] = field(default_factory=dict)
 
     @property
+    def complete(self) -> bool:
+        """True once the controller and every known broker was asked."""
+        return NOT_ASKED not in (self.problem, *(broker.problem for broker in self.brokers.values()))
+
+    @property
     def heard(self) -> bool:
-        """Whether anybody has answered this time."""
+        """True if a broker has answered this time."""
         return any(not broker.problem for broker in self.brokers.values())

@@ -13,8 +13,6 @@ from tidelog.watch.follower import ProtocolWatch
 from tidelog.watch.window import Shown
 
 LOOK_S: Final = 1.0
-PATIENCE_S: Final = 1.0
-"""For what a broker answers in a look."""
 TICK_S: Final = 0.1
 """Between two looks for events."""
 
@@ -42,7 +40,7 @@ class Desk(Protocol):
 class LiveSource:
     """Tells a hub of a cluster. It changes nothing there, and takes no commands.
 
-    observer, follower: where pictures and events come from; the caller stops them.
+    observer, follower: where pictures and events come from; `run` starts them, and the caller stops them.
     about: a line about the cluster.
     notes: what is told beside protocol events; it is emptied.
     desk: what breaks the cluster, if anything does.
@@ -75,12 +73,14 @@ class LiveSource:
         acts = [] if self._desk is None else self._desk.acts()
         self._hub.tell("hello", hello("live", "Tidelog", self._about, "followed", wall_ms=self._began_ms, acts=acts))
         self._follower.start()
+        self._observer.start()
+        await self._observer.first()
         look_at = self._clock.now()
         while True:
             self._tell(self._follower.due())
             if self._clock.now() >= look_at:
                 look_at = self._clock.now() + LOOK_S
-                seen = await self._observer.look(PATIENCE_S)
+                seen = self._observer.overview
                 picture = self._pictures.picture(seen, self._events.count)
                 if self._desk is not None:
                     await self._desk.complete(seen, picture)

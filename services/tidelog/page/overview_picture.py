@@ -74,8 +74,9 @@ def _why(it: m.PartitionDescription, replicas: Sequence[dict[str, Any]], high: i
 
 def _replica(broker: SeenBroker | None, number: int, tp: TopicPartition, leader: int) -> dict[str, Any]:
     """The last answer of a broker that is silent counts, and the state is unknown then."""
-    end = NO_OFFSET if broker is None else broker.log_ends.get(tp, NO_OFFSET)
-    log = None if broker is None else broker.logs.get(tp)
+    told = None if broker is None else broker.replicas.get(tp)
+    end = NO_OFFSET if told is None else told.offset
+    log = None if told is None else told.own_log
     state = "unknown" if broker is None or broker.problem else "up" if end != NO_OFFSET else "offline"
     return {
         "broker": number,

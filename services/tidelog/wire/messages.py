@@ -3434,21 +3434,24 @@ class OwnEpoch(Message):
 
 
 class OwnLog(Message):
-    __slots__ = ("log_start", "high_watermark", "epochs")
+    __slots__ = ("log_start", "high_watermark", "epochs", "isr_size")
     log_start: int
     high_watermark: int
     epochs: tuple[OwnEpoch, ...]
+    isr_size: int
 
-    def __init__(self, *, log_start, high_watermark, epochs=()):
+    def __init__(self, *, log_start, high_watermark, epochs=(), isr_size):
         self.log_start = log_start
         self.high_watermark = high_watermark
         self.epochs = epochs
+        self.isr_size = isr_size
 
     def _values(self):
         return (
             self.log_start,
             self.high_watermark,
             self.epochs,
+            self.isr_size,
         )
 
 

@@ -1054,6 +1054,7 @@ class OwnLog(Message):
     log_start: int
     high_watermark: int
     epochs: tuple[OwnEpoch, ...] = ()
+    isr_size: int
 
 @value(kw_only=True)
 class ListOffsetsResult(Message):

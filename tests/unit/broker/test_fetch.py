@@ -240,6 +240,7 @@ async def test_what_a_replica_holds_itself_is_told_by_leader_and_follower_and_by
     await bench.send(ONE, acks=1)
     mine = await ask(bench, -1, own=True)
     assert (mine.offset, mine.leader_epoch, await found(bench, -1)) == (2, 3, (0, -1, 3))
+    assert mine.own_log is not None and mine.own_log.isr_size == 2
     bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
     assert (await ask(bench, -1)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     for timestamp, offset in ((-1, 2), (-2, 0)):
@@ -248,7 +249,8 @@ async def test_what_a_replica_holds_itself_is_told_by_leader_and_follower_and_by
     assert mine.own_log is None, "of the earliest nothing more is told"
     mine = await ask(bench, -1, own=True)
     assert (
-        mine.own_log == m.OwnLog(log_start=0, high_watermark=0, epochs=(m.OwnEpoch(leader_epoch=3, start=0),))
+        mine.own_log
+        == m.OwnLog(log_start=0, high_watermark=0, epochs=(m.OwnEpoch(leader_epoch=3, start=0),), isr_size=0)
         and (await ask(bench, -1, own=False)).own_log is None
     )
     for timestamp in (-4, -3, 0):

@@ -84,7 +84,7 @@ def test_rates_are_the_growth_of_the_high_watermark_between_the_leaders_answers(
 def test_a_dead_broker_keeps_what_was_known_of_it() -> None:
     t = topic("t", partition(0, leader=0, isr=(0, 2)), partition(1, leader=2, isr=(0, 2)))
     ends = {("t", 0): 100, ("t", 1): 60}
-    dead = replace(DEAD, log_ends=broker(1, {("t", 0): 90, ("t", 1): 60}).log_ends)
+    dead = replace(DEAD, replicas=broker(1, {("t", 0): 90, ("t", 1): 60}).replicas)
     seen = overview(t, brokers=[broker(0, ends), dead, broker(2, ends)], cluster=described([t], live=(0, 2)))
     view = view_of(None, seen)
     row = view.brokers[0]

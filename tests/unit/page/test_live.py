@@ -8,9 +8,8 @@ from helpers.brokers import Brokers, brokers
 from helpers.overviews import broker, group, later, overview, partition, topic
 from helpers.watched import request
 from tidelog.client.observer import ClusterObserver
-from tidelog.ids import TopicPartition
 from tidelog.page.hub import Hub
-from tidelog.page.live import LiveSource, Note
+from tidelog.page.live import LOOK_S, LiveSource, Note
 from tidelog.page.messages import PARTITIONS_MAX
 from tidelog.page.overview_picture import Pictures
 from tidelog.runtime.tasks import Supervisor
@@ -25,6 +24,7 @@ def log(start: int, high: int, *epochs: tuple[int, int]) -> m.OwnLog:
         log_start=start,
         high_watermark=high,
         epochs=tuple(m.OwnEpoch(leader_epoch=epoch, start=at) for epoch, at in epochs),
+        isr_size=0,
     )
 
 
@@ -38,12 +38,12 @@ def states(picture: dict[str, Any]) -> dict[str, str]:
 
 def test_each_replica_is_what_its_broker_says() -> None:
     tp = ("events", 0)
-    logs = {TopicPartition(*tp): log(3, 7, (0, 3), (4, 6))}
+    told = log(3, 7, (0, 3), (4, 6))
     seen = overview(
         topic("events", partition(leader=1, isr=(0, 1))),
         brokers=[
-            broker(0, {tp: 7}, logs=logs),
-            broker(1, {tp: 9}, logs=logs),
+            broker(0, {tp: 7}, told),
+            broker(1, {tp: 9}, told),
             broker(2, {tp: 5}, problem="no answer"),
         ],
     )
@@ -65,11 +65,10 @@ def test_a_high_watermark_that_stands_is_told_with_its_reason() -> None:
 
     def at(seconds: float, high: int, behind: int = 5, **fields: Any) -> Any:
         ends = {0: 9, 1: behind, 2: 9}
-        logs = {TopicPartition(*tp): log(0, high)}
         return later(
             overview(
                 topic("events", partition(leader=0, **fields)),
-                brokers=[broker(number, {tp: end}, logs=logs) for number, end in ends.items()],
+                brokers=[broker(number, {tp: end}, log(0, high)) for number, end in ends.items()],
             ),
             seconds,
         )
@@ -127,7 +126,7 @@ async def live(cluster: Brokers) -> AsyncIterator[Shown]:
     shown, hub, notes = Shown(), Hub(), list[Note]()
     hub.tell = lambda kind, content: shown.messages.append((kind, content))  # type: ignore[method-assign]
     ports = cluster.ports_of("page")
-    observer = ClusterObserver(cluster.bootstrap, ports)
+    observer = ClusterObserver(cluster.bootstrap, ports, LOOK_S)
     follower = ProtocolWatch(cluster.bootstrap, ports, request(last=100), lambda text: notes.append(Note(text)))
     source = LiveSource(hub, observer, follower, ports.clock, about="a cluster", notes=notes)
     tasks = Supervisor("page")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from tidelog.cli.top_rows import View
     from tidelog.client.observer import ClusterObserver
 
-_PATIENCE_S: Final = (1.0, 2.0)
-"""The screen goes on without a broker that is silent for the interval, within these bounds."""
+_LOOKS_S: Final = 1.0
+"""Between two looks at a broker, if the interval is not shorter."""
 Draw = Callable[["View"], None]
 
 
@@ -71,8 +72,10 @@ async def top(
         await on.reach()
     servers = on.settings().bootstrap_servers
     stop = asyncio.Event()
-    observer = ClusterObserver(servers, on.ports, topics=topics.fullmatch, groups=groups.fullmatch)
+    period_s = min(interval, _LOOKS_S)
+    observer = ClusterObserver(servers, on.ports, period_s, topics=topics.fullmatch, groups=groups.fullmatch)
     try:
+        observer.start()
         async with aclosing(_views(observer, on, interval, stop, blank=wait and not once)) as views:
             if once:
                 _printer(output)(await anext(views))
@@ -97,18 +100,15 @@ async def _views(
     """A view every `interval_s`, until `stop`; before a broker has answered only if `blank`."""
     from tidelog.cli.top_rows import view_of
 
-    least_s, most_s = _PATIENCE_S
-    patience_s = min(most_s, max(least_s, interval_s))
-    clock = on.ports.clock
-    before, heard = None, blank
+    heard, now = blank, await observer.first()
+    before = deque([now], maxlen=2)  # rates need a look in between, and two intervals have one
     while not stop.is_set():
-        looked_at = clock.now()
-        now = await observer.look(patience_s)
-        heard = heard or now.heard
+        heard = heard or (now.heard and now.complete)
         if heard:
-            yield view_of(before, now)
-            before = now
-        await _pause(stop, looked_at + interval_s - clock.now())
+            yield view_of(before[0], now)
+            before.append(now)
+        await _pause(stop, now.at + interval_s - on.ports.clock.now())
+        now = observer.overview
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

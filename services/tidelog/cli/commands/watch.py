@@ -141,7 +141,7 @@ async def watch(
 async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None, *, wait: bool, faults: bool) -> None:
     from tidelog.client.observer import ClusterObserver
     from tidelog.page.hub import Hub
-    from tidelog.page.live import LiveSource, Note
+    from tidelog.page.live import LOOK_S, LiveSource, Note
     from tidelog.page.server import Busy, listening, serve
     from tidelog.watch.follower import ProtocolWatch
 
@@ -157,7 +157,7 @@ async def _web(on: Connection, wanted: "m.WatchRequest", listen: str | None, *, 
         if not wait:
             await on.reach()
         servers, notes = on.settings().bootstrap_servers, list[Note]()
-        observer = ClusterObserver(servers, on.ports)
+        observer = ClusterObserver(servers, on.ports, LOOK_S)
         stack.push_async_callback(observer.stop)
         follower = ProtocolWatch(servers, on.ports, wanted, lambda text: notes.append(Note(text)))
         stack.push_async_callback(follower.stop)
