@@ -187,7 +187,7 @@ def _sessions_kept(seen: Seen, _: None) -> tuple[bool, str]:
             for name in look.states:
                 if kind_of(name) in (BROKER, CONTROLLER):
                     times[name]  # it must be seen itself
-        elif isinstance(look, s.BrokerLook | s.ControllerLook):
+        elif isinstance(look, s.BrokerLook | s.ControllerLook) and look.session_expirations is not None:
             before = last.get(look.process, look.session_expirations)
             expired[look.process] += max(0, look.session_expirations - before)
             last[look.process] = look.session_expirations

@@ -1,17 +1,16 @@
 """Looks at the cluster while a run goes on and writes what it sees to samples.jsonl (chaos/samples.py states its lines).
 
-Each source has a loop of its own, so that one that hangs delays nobody else's look: the states of the processes as the cluster
-tells them, partitions and groups as a client is told of them, and from the metrics of each broker and controller what it
-believes itself. Metrics are formatted beside a process's event loop, and only the few families used here are asked for.
+Partitions, replicas and groups come from the ClusterObserver. What no broker tells a client is asked here, each source in a loop
+of its own: the states of processes, what ZooKeeper servers do, and from metrics what controllers and ZooKeeper sessions do.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 from urllib.parse import urlencode
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,7 +18,9 @@ from prometheus_client.samples import Sample as Measured
 
 from tidelog.chaos import samples as s
 from tidelog.chaos.lines import Lines
-from tidelog.client.admin import Admin
+from tidelog.client.connections import ClientPorts
+from tidelog.client.observer import ANSWER_S, ClusterObserver, repeat
+from tidelog.client.overview import ClusterLook, GroupsLook, Look, ReplicasLook
 from tidelog.cluster.api import (
     BROKER,
     CONTROLLER,
@@ -28,32 +29,22 @@ from tidelog.cluster.api import (
     ClusterError,
     ProcessStatus,
     bootstrap_servers,
+    broker_name,
     kind_of,
 )
-from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_OFFSET, Address
-from tidelog.ports.clock import Clock
 from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+
+T = TypeVar("T")
 
 PERIOD_S: Final = 0.4
 """Between two looks at one source: a failover of two seconds shows its steps."""
-ANSWER_WITHIN_S: Final = 1.0
-REPLICA_METRICS: Final = {
-    "tidelog_partition_leader_epoch": "leader_epoch",
-    "tidelog_partition_log_start_offset": "log_start",
-    "tidelog_partition_high_watermark": "high_watermark",
-    "tidelog_partition_log_end_offset": "log_end",
-    "tidelog_partition_isr_size": "isr_size",
-}
-"""By the field of Replica that each fills."""
 EXPIRATIONS: Final = "tidelog_zk_session_expirations_total"
 ELECTIONS: Final = "tidelog_controller_leader_elections_total"
 UNCLEAN: Final = "tidelog_controller_unclean_leader_elections_total"
 ACTIVE: Final = "tidelog_controller_active"
 EPOCH: Final = "tidelog_controller_epoch"
-
-Ask = Callable[[], Awaitable[s.Sample]]
-"""When it was asked, and how long it took, is added by who asks."""
 
 
 class Observer:
@@ -62,7 +53,7 @@ class Observer:
     def __init__(
         self,
         cluster: Cluster,
-        clock: Clock,
+        ports: ClientPorts,
         began: float,
         path: Path,
         *,
@@ -71,17 +62,26 @@ class Observer:
         period_s: float = PERIOD_S,
         on_sample: Callable[[s.Sample], None] = lambda sample: None,
     ) -> None:
-        """`began`: what `clock` said at the run's 0. `on_sample` is called with each look right after it was written."""
+        """`began`: what the clock said at the run's 0. `on_sample` is called with each look right after it was written."""
         self._cluster = cluster
-        self._clock = clock
+        self._clock = ports.clock
         self._began = began
         self._path = path
-        self._topics = tuple(topics)
         self._groups = tuple(groups)
         self._period_s = period_s
         self._on_sample = on_sample
+        self._brokers = ClusterObserver(
+            bootstrap_servers(cluster),
+            ports,
+            period_s,
+            topics=frozenset(topics).__contains__,
+            groups=self._groups.__contains__,
+            on_look=self._looked,
+        )
         self._supervisor = Supervisor("observer")
-        self._addresses: dict[str, Address] = {}
+        self._expirations: dict[str, int | None] = {}
+        """Session expirations that the metrics of each broker count; None while they give no answer."""
+        self._addresses: Mapping[str, Address] = {}
         """Where each process tells of itself; learnt again and again, since a container may come back elsewhere."""
 
     async def __aenter__(self) -> Self:
@@ -94,96 +94,89 @@ class Observer:
     async def start(self) -> None:
         """Truncates the file."""
         self._lines = Lines(self._path, buffered=False)
-        self._admin = Admin(bootstrap_servers(self._cluster), request_timeout_ms=int(ANSWER_WITHIN_S * 1000))
         sources = list(self._sources(await asyncio.to_thread(self._cluster.names)))
-        for number, (name, ask) in enumerate(sources):
+        for number, (name, look) in enumerate(sources):
             first = number * self._period_s / len(sources)  # spread, so that they do not all ask at once
-            self._supervisor.start(name, self._watch(name, ask, first))
+            self._supervisor.start(name, self._watch(look, first))
+        self._brokers.start()
 
     async def stop(self) -> None:
         """TaskFailed when it has ended before by a mistake of its own, OSError of a full disk: then samples are missing."""
         await self._supervisor.stop()
-        await self._admin.stop()
-        self._lines.close()
+        try:
+            await self._brokers.stop()
+        finally:
+            self._lines.close()
         if self._supervisor.failure is not None:
             raise self._supervisor.failure
 
-    def _sources(self, names: Sequence[str]) -> Iterator[tuple[str, Ask]]:
-        yield s.PROCESSES, self._ask_processes
-        yield s.CLUSTER, self._ask_partitions
-        for group in self._groups:
-            yield s.group_source(group), partial(self._ask_group, group)
-        by_kind = {BROKER: self._ask_broker, CONTROLLER: self._ask_controller, ZOOKEEPER: self._ask_zookeeper}
+    def _sources(self, names: Iterable[str]) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
+        yield s.PROCESSES, partial(self._look, s.PROCESSES, self._ask_processes)
+        asks = {CONTROLLER: self._ask_controller, ZOOKEEPER: self._ask_zookeeper}
         for name in names:
-            if ask := by_kind.get(kind_of(name)):
-                yield name, partial(ask, name)
+            if kind_of(name) == BROKER:
+                yield name, partial(self._look_at_session, name)
+            elif ask := asks.get(kind_of(name)):
+                yield name, partial(self._look, name, partial(ask, name))
 
-    async def _watch(self, source: str, ask: Ask, first_s: float) -> None:
+    async def _watch(self, look: Callable[[], Awaitable[None]], first_s: float) -> None:
         await self._clock.sleep(first_s)
-        while True:
-            asked = self._clock.now()
-            sample = await self._look(source, ask)
-            answered = self._clock.now()
-            sample = replace(sample, t=asked - self._began, took=answered - asked)
-            self._lines.write(s.to_line(sample))
-            self._on_sample(sample)
-            await self._clock.sleep(max(0.0, asked + self._period_s - answered))
+        await repeat(self._clock, self._period_s, look)
 
-    async def _look(self, source: str, ask: Ask) -> s.Sample:
-        try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
-                return await ask()
-        except TimeoutError:
-            why = f"no answer within {ANSWER_WITHIN_S:g} s"
-        except (OSError, ValueError, ClusterError, TidelogError, TransportError) as error:
-            why = str(error) or type(error).__name__
-        return s.Silent(source=source, why=why)
+    async def _look(self, source: str, ask: Callable[[], Awaitable[s.Sample]]) -> None:
+        asked = self._clock.now()
+        answer = await _answer(ask())
+        sample = s.Silent(source=source, why=answer) if isinstance(answer, str) else answer
+        self._write(sample, asked, self._clock.now() - asked)
+
+    def _write(self, sample: s.Sample, asked: float, took: float) -> None:
+        sample = replace(sample, t=asked - self._began, took=took)
+        self._lines.write(s.to_line(sample))
+        self._on_sample(sample)
+
+    # -- what a client is told ----------------------------------------------------------------------------------------
+
+    def _looked(self, look: Look) -> None:
+        for sample in self._samples(look):
+            self._write(sample, look.asked, look.took)
+
+    def _samples(self, look: Look) -> Iterator[s.Sample]:
+        match look:
+            case ClusterLook(problem=""):
+                yield _partitions(look.topics)
+            case ClusterLook():
+                yield s.Silent(source=s.CLUSTER, why=look.problem)
+            case ReplicasLook(problem=""):
+                name = broker_name(look.broker)
+                expirations = self._expirations.get(name)
+                yield s.BrokerLook(process=name, session_expirations=expirations, replicas=_replicas(look))
+            case ReplicasLook():
+                yield s.Silent(source=broker_name(look.broker), why=look.problem)
+            case GroupsLook():
+                yield from self._group_samples(look)
+
+    def _group_samples(self, look: GroupsLook) -> Iterator[s.Sample]:
+        """Yields a sample of each group of which this broker was the last to tell, or none has told."""
+        known = self._brokers.overview.groups
+        for name in self._groups:
+            seen = known.get(name)
+            if seen is not None and seen.group.coordinator_id != look.broker:
+                continue
+            if seen is not None and seen.at == look.answered:
+                yield _group(seen.group)
+            else:
+                yield s.Silent(source=s.group_source(name), why=look.problem or "no coordinator tells of it")
+
+    # -- what no client is told ---------------------------------------------------------------------------------------
 
     async def _ask_processes(self) -> s.Sample:
         rows = await asyncio.to_thread(self._cluster.status)
         self._addresses = {row.name: address for row in rows if (address := _tells_at(row)) is not None}
         return s.ProcessStates(states={row.name: row.state.value for row in rows})
 
-    async def _ask_partitions(self) -> s.Sample:
-        topics = await self._admin.describe_topics(self._topics)
-        known = (topic for topic in topics if topic.error_code is ErrorCode.NONE)
-        return s.Partitions(
-            partitions=[
-                s.PartitionState(
-                    topic=topic.name,
-                    partition=p.partition,
-                    leader=p.leader,
-                    leader_epoch=p.leader_epoch,
-                    partition_epoch=p.partition_epoch,
-                    replicas=p.replicas,
-                    isr=p.isr,
-                    vetoed=p.vetoed,
-                )
-                for topic in known
-                for p in topic.partitions
-            ]
-        )
-
-    async def _ask_group(self, group_id: str) -> s.Sample:
-        group = await self._admin.groups.describe_one(group_id)
-        return s.GroupLook(
-            group=group_id,
-            state=group.state,
-            coordinator=group.coordinator_id,
-            coordinator_epoch=group.coordinator_epoch,
-            generation=group.generation,
-            members=len(group.members),
-            committed=[
-                s.Committed(topic=o.topic, partition=o.partition, offset=o.offset)
-                for o in group.offsets
-                if o.offset != NO_OFFSET
-            ],
-        )
-
-    async def _ask_broker(self, name: str) -> s.Sample:
-        found = await self._metrics(name, (*REPLICA_METRICS, EXPIRATIONS))
-        expirations, replicas = broker_state(found, self._topics)
-        return s.BrokerLook(process=name, session_expirations=expirations, replicas=replicas)
+    async def _look_at_session(self, broker: str) -> None:
+        answer = await _answer(self._metrics(broker, (EXPIRATIONS,)))
+        self._expirations[broker] = None if isinstance(answer, str) else total(answer, EXPIRATIONS)
 
     async def _ask_controller(self, name: str) -> s.Sample:
         found = await self._metrics(name, (ACTIVE, EPOCH, ELECTIONS, UNCLEAN, EXPIRATIONS))
@@ -210,6 +203,17 @@ class Observer:
         if address is None:
             raise ClusterError(f"{name} tells no address")
         return address
+
+
+async def _answer(asked: Awaitable[T]) -> T | str:
+    """The answer of a source, or the reason for which there is none."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await asked
+    except TimeoutError:
+        return f"no answer within {ANSWER_S:g} s"
+    except (OSError, ValueError, ClusterError) as error:
+        return str(error) or type(error).__name__
 
 
 def _tells_at(row: ProcessStatus) -> Address | None:
@@ -240,16 +244,55 @@ def total(found: Iterable[Measured], name: str) -> int:
     return int(sum(each.value for each in found if each.name == name))
 
 
-def broker_state(found: Collection[Measured], topics: Collection[str]) -> tuple[int, list[s.Replica]]:
-    """Sessions that expired, and the replicas; of these topics."""
-    values: dict[tuple[str, int], dict[str, int]] = {}
-    for each in found:
-        field = REPLICA_METRICS.get(each.name)
-        if field is not None and each.labels["topic"] in topics:
-            replica = each.labels["topic"], int(each.labels["partition"])
-            values.setdefault(replica, {})[field] = int(each.value)
-    replicas = [s.Replica(topic=t, partition=p, **fields) for (t, p), fields in sorted(values.items())]
-    return total(found, EXPIRATIONS), replicas
+def _partitions(topics: Iterable[m.TopicDescription]) -> s.Partitions:
+    return s.Partitions(
+        partitions=[
+            s.PartitionState(
+                topic=topic.name,
+                partition=p.partition,
+                leader=p.leader,
+                leader_epoch=p.leader_epoch,
+                partition_epoch=p.partition_epoch,
+                replicas=p.replicas,
+                isr=p.isr,
+                vetoed=p.vetoed,
+            )
+            for topic in topics
+            for p in topic.partitions
+        ]
+    )
+
+
+def _replicas(look: ReplicasLook) -> list[s.Replica]:
+    return [
+        s.Replica(
+            topic=tp.topic,
+            partition=tp.partition,
+            leader_epoch=told.leader_epoch,
+            log_start=told.own_log.log_start,
+            high_watermark=told.own_log.high_watermark,
+            log_end=told.offset,
+            isr_size=told.own_log.isr_size or None,
+        )
+        for tp, told in sorted(look.replicas.items())
+        if told.own_log is not None
+    ]
+
+
+def _group(group: m.DescribedGroup) -> s.GroupLook:
+    return s.GroupLook(
+        group=group.group_id,
+        state=group.state,
+        coordinator=group.coordinator_id,
+        coordinator_epoch=group.coordinator_epoch,
+        generation=group.generation,
+        members=len(group.members),
+        committed=[
+            s.Committed(topic=o.topic, partition=o.partition, offset=o.offset)
+            for o in group.offsets
+            if o.offset != NO_OFFSET
+        ],
+    )
 
 
 def zookeeper_role(answer: str) -> str:

@@ -146,7 +146,7 @@ class Run:
 
         observer = Observer(
             self.cluster,
-            self.clock,
+            self._ports,
             chronicle.began,
             self.directory / samples.FILE_NAME,
             topics=self.file.topics,
@@ -209,8 +209,7 @@ class Run:
         self.watcher.say("every partition has a leader, and every ISR is full")
 
     def _protocol(self, servers: str, chronicle: Chronicle) -> ProtocolLog:
-        ports = ClientPorts(self.clock, GrpcNet(), self.rand)
-        return ProtocolLog(self.directory / PROTOCOL, servers, ports, self.file.topics, chronicle.began)
+        return ProtocolLog(self.directory / PROTOCOL, servers, self._ports, self.file.topics, chronicle.began)
 
     def _source(self) -> Source | None:
         plan = self.scenario.workload
@@ -222,6 +221,10 @@ class Run:
         count = self.scenario.workload.consumers.agents
         partitions = [TopicPartition(self.topic, p) for p in range(self.scenario.topic.partitions)]
         return AgentWatch(admin, count, partitions, self.directory, chronicle, load.processed, self.watcher.say)
+
+    @property
+    def _ports(self) -> ClientPorts:
+        return ClientPorts(self.clock, GrpcNet(), self.rand)
 
     @property
     def topic(self) -> str:

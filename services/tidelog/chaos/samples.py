@@ -9,6 +9,7 @@ came after it. So what a line says was true at some time in [t, t + took].
         "partition_epoch":9,"replicas":[0,1,2],"isr":[1,2],"vetoed":false}]}       what a client is told; leader -1: there is none
     {"t":..,"took":..,"kind":"broker","process":"broker-1","session_expirations":0,"replicas":[{"topic":"chaos","partition":0,
         "leader_epoch":4,"log_start":0,"high_watermark":120,"log_end":125,"isr_size":2}]}      isr_size: by who leads, else null
+        session_expirations: as its metrics told last, null if they did not. All numbers of one replica were true at one moment.
     {"t":..,"took":..,"kind":"controller","process":"controller-1","active":true,"epoch":3,"session_expirations":0,
         "elections":{"broker_down":4},"unclean_elections":0}           elections: counted since this process started
     {"t":..,"took":..,"kind":"zookeeper","process":"zookeeper-1","role":"leader"}             follower, standalone, or ""
@@ -79,7 +80,7 @@ class Replica:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLook(Look):
     process: str
-    session_expirations: int = 0
+    session_expirations: int | None = 0
     replicas: Sequence[Replica] = ()
 
 

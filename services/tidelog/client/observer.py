@@ -60,11 +60,11 @@ class ClusterObserver:
         period_s: float,
         *,
         topics: Chosen = lambda name: True,
-        groups: Chosen | None = lambda name: True,
+        groups: Chosen = lambda name: True,
         on_look: Callable[[Look], None] = lambda look: None,
     ) -> None:
-        """`period_s`: between the beginnings of two looks at one source. `groups`: None asks for none. `on_look` is called with
-        each look as it ends; that at the groups of a broker is in `overview` by then."""
+        """`period_s`: between the beginnings of two looks at one source. `on_look` is called with each look as it ends; by then
+        `overview` has that at the groups of a broker."""
         self._clock = ports.clock
         self._connections = Connections(ports.net)
         self._period_s = period_s
@@ -81,7 +81,7 @@ class ClusterObserver:
         self._live: frozenset[BrokerId] = frozenset()
         self._wanted: dict[BrokerId, list[m.ListOffsetsPartition]] = {}
         self._coordinated: dict[BrokerId, GroupsLook] = {}
-        """The newest answer of each broker that answers."""
+        """The newest answer of each broker."""
 
     def start(self) -> None:
         self._start("cluster", self._look_at_cluster)
@@ -204,13 +204,11 @@ class ClusterObserver:
         deadline = self._clock.now() + ANSWER_S
         replicas = await self._ask_replicas(broker, deadline)
         self._on_look(replicas)
-        if self._groups is None:
-            return self._note(self._merged(replicas, None))
         if replicas.problem:
             groups = GroupsLook(asked=replicas.asked, took=replicas.took, problem=replicas.problem, broker=broker)
         else:
-            groups = await self._ask_groups(broker, self._groups, deadline)
-        self._note(self._merged(replicas, groups))
+            groups = await self._ask_groups(broker, deadline)
+        self._take(replicas, groups)
         self._on_look(groups)
 
     async def _ask_replicas(self, broker: BrokerId, deadline: float) -> ReplicasLook:
@@ -238,14 +236,15 @@ class ClusterObserver:
             high_watermarks=high_watermarks,
         )
 
-    async def _ask_groups(self, broker: BrokerId, chosen: Chosen, deadline: float) -> GroupsLook:
+    async def _ask_groups(self, broker: BrokerId, deadline: float) -> GroupsLook:
         asked, told = self._clock.now(), GroupsLook(asked=0.0, took=0.0, broker=broker)
         try:
             # One that still reads its groups says which it has read.
             request = m.ListGroupsRequest()
             listing = await self._call_broker(broker, s.COORDINATOR_SERVICE_LIST_GROUPS, request, deadline)
             groups: list[m.DescribedGroup] = []
-            for ids in parts(m.DescribeGroupsRequest, [g.group_id for g in listing.groups if chosen(g.group_id)]):
+            chosen = [each.group_id for each in listing.groups if self._groups(each.group_id)]
+            for ids in parts(m.DescribeGroupsRequest, chosen):
                 request_ = m.DescribeGroupsRequest(group_ids=ids)
                 answer = await self._call_broker(broker, s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, request_, deadline)
                 groups += [each for each in answer.groups if each.error_code is ErrorCode.NONE]
@@ -254,28 +253,24 @@ class ClusterObserver:
             told = replace(told, problem=_why(error))
         return replace(told, asked=asked, took=self._clock.now() - asked)
 
-    def _merged(self, replicas: ReplicasLook, groups: GroupsLook | None) -> Overview:
+    def _take(self, replicas: ReplicasLook, groups: GroupsLook) -> None:
         seen, number = self._seen, replicas.broker
-        broker = replace(seen.brokers[number], problem=replicas.problem or (groups.problem if groups else ""))
-        if broker.problem:
-            self._coordinated.pop(number, None)
-            return replace(seen, brokers={**seen.brokers, number: broker})
-        broker = replace(broker, answered_at=replicas.answered, replicas=replicas.replicas)
-        told = {tp: Told(offset, replicas.answered) for tp, offset in replicas.high_watermarks.items()}
-        if groups is not None:
+        broker = replace(seen.brokers[number], problem=replicas.problem or groups.problem)
+        told: dict[TopicPartition, Told] = {}
+        if not broker.problem:
+            broker = replace(broker, answered_at=replicas.answered, replicas=replicas.replicas)
+            told = {tp: Told(offset, replicas.answered) for tp, offset in replicas.high_watermarks.items()}
             self._coordinated[number] = groups
-        return replace(
-            seen,
-            brokers={**seen.brokers, number: broker},
-            high_watermarks={**seen.high_watermarks, **told},
-            groups=self._groups_now(),
-        )
+        brokers, high_watermarks = {**seen.brokers, number: broker}, {**seen.high_watermarks, **told}
+        self._seen = replace(seen, brokers=brokers, high_watermarks=high_watermarks)
+        self._note(replace(self._seen, groups=self._groups_now()))
 
     def _groups_now(self) -> dict[str, SeenGroup]:
         found: dict[str, SeenGroup] = {}
         shards: set[int] = set()
         served: set[int] = set()
-        for look in (look for broker, look in self._coordinated.items() if broker in self._live):
+        brokers = self.overview.brokers
+        for look in (look for broker, look in self._coordinated.items() if not brokers[broker].problem):
             shards.update(range(look.shard_count))
             served |= look.shards
             for group in look.groups:

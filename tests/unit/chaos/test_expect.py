@@ -71,6 +71,10 @@ def group(t: float, generation: int, coordinator_epoch: int = 1, done: int | Non
     )
 
 
+def met(t: float, expirations: int | None) -> s.BrokerLook:
+    return s.BrokerLook(t=t, process="broker-1", session_expirations=expirations)
+
+
 def leader(t: float, high_watermark: int, isr_size: int | None = 3) -> s.BrokerLook:
     replica = s.Replica(
         topic="t",
@@ -186,6 +190,8 @@ CASES: Sequence[tuple[str, str, Seen, Seen]] = [
     ("sessions kept", "", look(ctl(1.0, 1, 4), ctl(9.0, 1, 4)), look(ctl(1.0, 1, 4), ctl(9.0, 1, 5))),
     ("sessions kept", "", look(ctl(1.0, 1), ctl(9.0, 1)), look(ctl(1.0, 1), ctl(9.0, 1), two(1.0, 1))),
     ("sessions kept", "", look(ctl(1.0, 1), ctl(9.0, 1)), look(running(1.0, "broker-2"), ctl(1.0, 1), ctl(9.0, 1))),
+    ("sessions kept", "", look(met(1.0, 1), met(5.0, None), met(9.0, 1)), look(met(1.0, 1), met(5.0, None), met(9.0, 2))),
+    ("sessions kept", "", look(met(1.0, 1), met(9.0, 1)), look(met(1.0, 1), met(9.0, None))),
     ("all zookeepers serve", "", look(zk(5.0, ""), zk(9.5, "follower")), look(zk(5.0, "leader"), zk(9.5, ""))),
     ("all zookeepers serve", "", look(zk(9.5, "leader")), look(zk(9.5, "leader"), silent(9.9))),
     ("all zookeepers serve", "", look(silent(9.4), zk(9.5, "leader")), look(zk(5.0, "leader"))),

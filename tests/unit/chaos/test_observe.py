@@ -10,19 +10,17 @@ from helpers.aio import eventually
 from helpers.batches import batch
 from helpers.driven_brokers import serve_over_grpc
 from tidelog.chaos import samples as s
-from tidelog.chaos.observe import ANSWER_WITHIN_S, Observer, measured, zookeeper_role
+from tidelog.chaos.observe import Observer, measured, zookeeper_role
+from tidelog.client.connections import real_ports
+from tidelog.client.observer import ANSWER_S
 from tidelog.cluster.api import BROKER, ClusterError, ProcessStatus, State, kind_of
-from tidelog.ids import Address, BrokerId, TopicPartition
+from tidelog.ids import Address, TopicPartition
 from tidelog.ports.meta import SessionState
-from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 from tidelog.runtime.metrics_server import MetricsServer
-from tidelog.runtime.partition_metrics import PartitionSnapshot
+from tidelog.runtime.tasks import TaskFailed
 
 ANYWHERE = Address("127.0.0.1", 0)
-LED = PartitionSnapshot(TopicPartition("chaos", 0), BrokerId(1), BrokerId(1), 4, 3, 2, 2, 5, 120, 125, 0, 1)
-FOLLOWED = LED._replace(topic_partition=TopicPartition("chaos", 1), leader=BrokerId(2), leader_epoch=7)
-ANOTHER_TOPIC = LED._replace(topic_partition=TopicPartition("other", 0))
 
 
 class Processes:
@@ -50,12 +48,11 @@ class Processes:
 
 
 @asynccontextmanager
-async def observed(tmp_path):
+async def observed(tmp_path, on_sample=None):
     """(processes, brokers in memory, what was seen, servers by name)"""
     async with AsyncExitStack() as ends:
         registry = CollectorRegistry()
         metrics = BrokerMetrics(registry)
-        metrics.watch_partitions(lambda: [LED, FOLLOWED, ANOTHER_TOPIC], lambda: [], 100)
         metrics.zk.session(SessionState.LOST)
         controllers = CollectorRegistry()
         acting = ControllerMetrics(controllers)
@@ -77,7 +74,7 @@ async def observed(tmp_path):
                 "agent-1": {"METRICS": ANYWHERE},
             }
         )
-        brokers = await serve_over_grpc(1)
+        brokers = await serve_over_grpc(2)
         ends.push_async_callback(brokers.stop)
         await brokers.create("chaos", 2)
         await brokers.create("other")
@@ -85,16 +82,16 @@ async def observed(tmp_path):
         await brokers.create_group("g", {TopicPartition("chaos", 0): 7})
         processes.brokers = {f"broker-{n}": address for n, address in brokers.addresses.items()}
         seen = []
-        clock = SystemClock()
+        ports = real_ports()
         async with Observer(
             processes,
-            clock,
-            clock.now(),
+            ports,
+            ports.clock.now(),
             tmp_path / s.FILE_NAME,
             topics=["chaos"],
             groups=["g"],
             period_s=0.05,
-            on_sample=seen.append,
+            on_sample=on_sample or seen.append,
         ):
             yield processes, brokers, seen, servers
 
@@ -110,6 +107,15 @@ def last(seen, kind):
     return next(each for each in reversed(seen) if isinstance(each, kind))
 
 
+def last_of(seen, process):
+    """None before the first."""
+    return next((each for each in reversed(seen) if getattr(each, "process", "") == process), None)
+
+
+def silent(seen):
+    return {each.source: each.why for each in seen if isinstance(each, s.Silent)}
+
+
 def kinds(seen):
     return {type(each) for each in seen}
 
@@ -118,15 +124,14 @@ def kinds(seen):
 async def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
     async with observed(tmp_path) as (_, _, seen, _):
         await eventually(lambda: kinds(seen) >= set(s.KINDS.values()) - {s.Silent}, "a look at every source")
-        await eventually(lambda: last(seen, s.BrokerLook), "an answer of the broker")
-    seen = seen
+        await eventually(lambda: last_of(seen, "broker-1").session_expirations is not None, "its metrics too")
 
     assert last(seen, s.ProcessStates).states["broker-1"] == "running"
-    look = last(seen, s.BrokerLook)
-    assert (look.process, look.session_expirations) == ("broker-1", 1)
+    look = last_of(seen, "broker-1")
+    assert look.session_expirations == 1
     assert list(look.replicas) == [
-        s.Replica(topic="chaos", partition=0, leader_epoch=4, log_start=5, high_watermark=120, log_end=125, isr_size=2),
-        s.Replica(topic="chaos", partition=1, leader_epoch=7, log_start=5, high_watermark=120, log_end=125),
+        s.Replica(topic="chaos", partition=0, leader_epoch=0, log_start=0, high_watermark=7, log_end=7, isr_size=2),
+        s.Replica(topic="chaos", partition=1, leader_epoch=0, log_start=0, high_watermark=0, log_end=0),
     ]
     assert [replica.leads for replica in look.replicas] == [True, False]
     controller = last(seen, s.ControllerLook)
@@ -136,13 +141,13 @@ async def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
     assert last(seen, s.ZooKeeperLook).role == "follower"
     assert [(p.topic, p.partition, p.leader) for p in last(seen, s.Partitions).partitions] == [
         ("chaos", 0, 1),
-        ("chaos", 1, 1),
+        ("chaos", 1, 2),
     ]
     group = last(seen, s.GroupLook)
     assert group.state == "Empty" and list(group.committed) == [s.Committed(topic="chaos", partition=0, offset=7)]
     written = s.read_samples(tmp_path / s.FILE_NAME)
     assert written.complete and len(written.looks) == len(seen)
-    assert all(look.t >= 0 and 0 <= look.took < ANSWER_WITHIN_S for look in written.looks)
+    assert all(look.t >= 0 and 0 <= look.took < ANSWER_S for look in written.looks)
 
 
 @pytest.mark.real_loop
@@ -154,16 +159,18 @@ async def test_who_is_dead_or_stands_still_is_a_gap_and_the_rest_goes_on(tmp_pat
     async with observed(tmp_path) as (processes, brokers, seen, servers):
         await eventually(lambda: s.BrokerLook in kinds(seen), "a first look")
         servers["controller-1"].close()
+        zookeeper = processes.addresses["zookeeper-1"]
         stopped = await asyncio.start_server(hang, *ANYWHERE)
         processes.addresses["broker-1"] = {"METRICS": Address("127.0.0.1", stopped.sockets[0].getsockname()[1])}
+        await eventually(lambda: last_of(seen, "broker-1").session_expirations is None, "no metrics")
+        assert "broker-1" not in silent(seen)
+        processes.addresses["zookeeper-1"] = {"CLIENT": processes.addresses["broker-1"]["METRICS"]}
         brokers.refuse("client")
         await eventually(
-            lambda: (
-                {"controller-1", "broker-1", s.CLUSTER, "group g"}
-                <= {e.source for e in seen if isinstance(e, s.Silent)}
-            ),
+            lambda: {"controller-1", "zookeeper-1", "broker-1", s.CLUSTER, "group g"} <= silent(seen).keys(),
             "a gap of each",
         )
+        processes.addresses["zookeeper-1"] = zookeeper
         others = len([each for each in seen if isinstance(each, s.ZooKeeperLook)])
         await eventually(
             lambda: len([e for e in seen if isinstance(e, s.ZooKeeperLook)]) > others + 3,
@@ -174,13 +181,41 @@ async def test_who_is_dead_or_stands_still_is_a_gap_and_the_rest_goes_on(tmp_pat
         count = len(seen)
         await eventually(lambda: {s.BrokerLook, s.Partitions, s.GroupLook} <= kinds(seen[count:]), "looks again")
         processes.broken = True
-        await eventually(lambda: any(isinstance(e, s.Silent) and e.source == s.PROCESSES for e in seen), "no engine")
+        await eventually(lambda: s.PROCESSES in silent(seen), "no engine")
         stopped.close()
-    seen = seen
 
-    why = {each.source: each.why for each in seen if isinstance(each, s.Silent)}
-    assert why["broker-1"] == "no answer within 1 s"
+    why = silent(seen)
+    assert (why["zookeeper-1"], why["broker-1"]) == ("no answer within 1 s", "not reached")
     assert why[s.PROCESSES] == "the engine is gone"
+
+
+@pytest.mark.real_loop
+async def test_a_group_without_a_word_of_its_coordinator_is_a_gap(tmp_path):
+    async with observed(tmp_path) as (_, brokers, seen, _):
+        await eventually(lambda: s.GroupLook in kinds(seen), "a first look")
+        coordinator = last(seen, s.GroupLook).coordinator
+        brokers.silent.add(coordinator)
+        source = s.group_source("g")
+        await eventually(lambda: silent(seen).get(source) == "no answer", "a gap")
+        assert silent(seen)[f"broker-{coordinator}"] == "no answer"
+        brokers.silent.clear()
+        count = len(seen)
+        await eventually(lambda: s.GroupLook in kinds(seen[count:]), "a look again")
+
+
+@pytest.mark.real_loop
+async def test_a_look_that_cannot_be_written_comes_out_at_the_end(tmp_path):
+    refused = []
+
+    def full(sample):
+        if isinstance(sample, s.BrokerLook):
+            refused.append(sample)
+            raise OSError("disk full")
+
+    with pytest.raises(TaskFailed, match="disk full"):
+        async with observed(tmp_path, full):
+            await eventually(lambda: refused, "a look at a broker")
+    assert len(refused) == 1
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 500 Oops\r\n\r\n", b"imok"])

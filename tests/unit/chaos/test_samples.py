@@ -32,6 +32,7 @@ ONE_OF_EACH = (
             s.Replica(topic="chaos", partition=1, leader_epoch=2, log_start=0, high_watermark=7, log_end=7),
         ),
     ),
+    s.BrokerLook(t=0.35, took=0.01, process="broker-2", session_expirations=None, replicas=()),
     s.ControllerLook(
         t=0.4, took=0.01, process="controller-1", active=True, epoch=3, elections={"x": 2}, unclean_elections=1
     ),

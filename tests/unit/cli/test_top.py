@@ -1,12 +1,22 @@
 """`tidelog top` as a command, against brokers in memory."""
 
+import asyncio
 import json
 import re
+from contextlib import aclosing
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from helpers.batches import batch
+from helpers.brokers import brokers
 from helpers.driven_brokers import Driven
+from tidelog.cli.commands.top import _views
+from tidelog.cli.connection import Connection
+from tidelog.cli.top_rows import View
+from tidelog.client.observer import ClusterObserver
 from tidelog.errors import TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing.intercept import Call
@@ -91,6 +101,28 @@ def test_with_wait_it_waits_beyond_the_timeout(tidelog: Tidelog, events: Driven)
     result = tidelog("top", "--once", "--wait", "--interval", "0.1", *HASTE)
     assert (result.exit_code, left < 0) == (0, True)
     assert "3 of 3 brokers up" in result.text
+
+
+async def test_views_come_at_every_interval_with_a_silent_broker() -> None:
+    cluster = await brokers(3)
+    await cluster.create("events", partitions=3)
+    observer, stop, seen = ClusterObserver(cluster.bootstrap, cluster.ports, 1.0), asyncio.Event(), list[View]()
+    observer.start()
+    on = cast(Connection, SimpleNamespace(ports=cluster.ports))
+    async with aclosing(_views(observer, on, 1.0, stop, blank=False)) as views:
+        async for view in views:
+            seen.append(view)
+            if len(seen) == 4:
+                cluster.silent.add(3)
+            if len(seen) == 12:
+                stop.set()
+            await cluster.append("events", 0, batch(b"a", b"b"))
+    await observer.stop()
+    times = [view.wall_ms for view in seen]
+    assert [two - one for one, two in pairwise(times)] == [1000] * 11
+    rates = [row.rate for view in seen for row in view.partitions if row.partition == 0]
+    assert rates[:2] == [None, pytest.approx(2, rel=0.01)] and None not in rates[1:]
+    assert [view.brokers[0].broker_id for view in seen if view.brokers[0].problem] == [3] * 7
 
 
 @pytest.mark.parametrize(

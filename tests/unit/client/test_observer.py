@@ -112,10 +112,11 @@ async def test_only_what_is_chosen_is_asked_for() -> None:
         assert ([t.name for t in seen.topics], list(seen.groups)) == (["other"], [groups[1]])
         asked = {p.topic for call in cluster.of("ListOffsets") for p in call.request.partitions}
         assert (asked, len(cluster.of("DescribeGroups"))) == ({"other"}, 1)
-    cluster.calls.clear()
-    async with watching(cluster, groups=None) as watched:
-        assert answering(await watched.first()) == [1, 2, 3]
-        assert (cluster.of("ListGroups"), watched.of(GroupsLook, 1), watched.observer.overview.groups) == ([], [], {})
+    async with watching(cluster, topics=lambda name: False) as watched:
+        await watched.first()
+        cluster.silent.add(1)
+        await watched.after(2 * ANSWER_S)
+        assert watched.of(ReplicasLook, 1)[-1].problem == "no answer", "without a replica that is looked at"
 
 
 async def test_each_look_tells_when_it_was_asked_and_how_long_it_took() -> None:
@@ -124,6 +125,11 @@ async def test_each_look_tells_when_it_was_asked_and_how_long_it_took() -> None:
         await watched.after(10 * PERIOD_S)
         cluster.silent.add(2)
         await watched.after(10 * PERIOD_S)
+        of_cluster = watched.of(ClusterLook)[:10]
+        assert {round(look.took, 2) for look in of_cluster} == {0.1}, (
+            "three answers, two of them by way of the controller"
+        )
+        assert all(two.asked - one.asked == pytest.approx(PERIOD_S) for one, two in pairwise(of_cluster))
         looks = [look for look in watched.looks if not isinstance(look, ClusterLook)]
         assert [look.answered for look in watched.looks] == sorted(look.answered for look in watched.looks)
         for broker in (1, 3):
@@ -279,6 +285,21 @@ async def test_a_group_is_gone_when_every_shard_is_served_and_nobody_names_it() 
         assert list((await watched.after()).groups) == groups[:2]
 
 
+async def test_a_group_that_has_moved_is_as_its_new_coordinator_says() -> None:
+    cluster, groups = await filled()
+    async with watching(cluster) as watched:
+        before = await watched.first()
+        cluster.kill(1)
+        await cluster.settle()
+        await cluster.until(
+            lambda: watched.observer.overview.groups[groups[0]].group.coordinator_id != 1, "another has the group"
+        )
+        moved = (await watched.after()).groups[groups[0]]
+        assert moved.group.coordinator_epoch > before.groups[groups[0]].group.coordinator_epoch
+        await cluster.admin.groups.delete(groups[0])
+        assert groups[0] not in (await watched.after()).groups, "what the dead one said last counts no more"
+
+
 async def test_a_topic_that_is_gone_and_what_no_leader_tells_leave_no_offsets_behind() -> None:
     cluster, _ = await filled()
     async with watching(cluster) as watched:
@@ -287,6 +308,25 @@ async def test_a_topic_that_is_gone_and_what_no_leader_tells_leave_no_offsets_be
         seen = await watched.after()
         assert T0 not in seen.high_watermarks
         assert ends(seen) == [None] * 3
+
+
+async def test_a_broker_is_not_asked_where_another_lives_by_now() -> None:
+    cluster, _ = await filled()
+
+    async def replaced(call: Call) -> Any:
+        """Broker 9 is where broker 2 was."""
+        if call.method != "ClusterMetadata":
+            return NotImplemented
+        answer = await call.serve()
+        return replace(answer, brokers_info=tuple(replace(b, id=9 if b.id == 2 else b.id) for b in answer.brokers_info))
+
+    async with watching(cluster) as watched:
+        await watched.first()
+        cluster.faults.append(replaced)
+        seen = await watched.after()
+        assert (seen.brokers[2].problem, seen.brokers[2].address) == (NOT_LIVE, None)  # type: ignore[index]
+        assert watched.of(ReplicasLook, 2)[-1].problem == "not reached"
+        assert (watched.of(ReplicasLook, 9)[-1].problem, seen.brokers[2].log_end(T0)) == ("", 2)  # type: ignore[index]
 
 
 async def test_a_broker_is_asked_for_a_replica_that_was_moved_away_as_long_as_it_has_one() -> None:
