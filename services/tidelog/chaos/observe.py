@@ -94,6 +94,7 @@ class Observer:
     async def start(self) -> None:
         """Truncates the file."""
         self._lines = Lines(self._path, buffered=False)
+        await self._look(s.PROCESSES, self._ask_processes)  # the others need addresses
         sources = list(self._sources(await asyncio.to_thread(self._cluster.names)))
         for number, (name, look) in enumerate(sources):
             first = number * self._period_s / len(sources)  # spread, so that they do not all ask at once
@@ -111,13 +112,13 @@ class Observer:
             raise self._supervisor.failure
 
     def _sources(self, names: Iterable[str]) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
-        yield s.PROCESSES, partial(self._look, s.PROCESSES, self._ask_processes)
         asks = {CONTROLLER: self._ask_controller, ZOOKEEPER: self._ask_zookeeper}
         for name in names:
             if kind_of(name) == BROKER:
                 yield name, partial(self._look_at_session, name)
             elif ask := asks.get(kind_of(name)):
                 yield name, partial(self._look, name, partial(ask, name))
+        yield s.PROCESSES, partial(self._look, s.PROCESSES, self._ask_processes)
 
     async def _watch(self, look: Callable[[], Awaitable[None]], first_s: float) -> None:
         await self._clock.sleep(first_s)

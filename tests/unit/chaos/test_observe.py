@@ -125,6 +125,9 @@ async def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
     async with observed(tmp_path) as (_, _, seen, _):
         await eventually(lambda: kinds(seen) >= set(s.KINDS.values()) - {s.Silent}, "a look at every source")
         await eventually(lambda: last_of(seen, "broker-1").session_expirations is not None, "its metrics too")
+        await eventually(
+            lambda: [type(each) for each in seen].count(s.GroupLook) > 3, "looks at all brokers in between"
+        )
 
     assert last(seen, s.ProcessStates).states["broker-1"] == "running"
     look = last_of(seen, "broker-1")
@@ -143,6 +146,8 @@ async def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
         ("chaos", 0, 1),
         ("chaos", 1, 2),
     ]
+    told = next(number for number, each in enumerate(seen) if isinstance(each, s.GroupLook))
+    assert silent(seen[told:]) == {}, "of a group its coordinator tells"
     group = last(seen, s.GroupLook)
     assert group.state == "Empty" and list(group.committed) == [s.Committed(topic="chaos", partition=0, offset=7)]
     written = s.read_samples(tmp_path / s.FILE_NAME)

@@ -97,10 +97,15 @@ def test_with_wait_it_waits_beyond_the_timeout(tidelog: Tidelog, events: Driven)
             raise TransportError("UNAVAILABLE")
         return NotImplemented
 
-    events.faults.append(not_yet)
+    async def slow(call: Call) -> object:
+        if call.method == "ListOffsets" and events.brokers.broker_of(call) == 3:
+            await events.clock.sleep(0.5)
+        return NotImplemented
+
+    events.faults.extend([not_yet, slow])
     result = tidelog("top", "--once", "--wait", "--interval", "0.1", *HASTE)
     assert (result.exit_code, left < 0) == (0, True)
-    assert "3 of 3 brokers up" in result.text
+    assert "3 of 3 brokers up" in result.text and "no answer" not in result.text
 
 
 async def test_views_come_at_every_interval_with_a_silent_broker() -> None:
