@@ -139,7 +139,7 @@ class ClusterObserver:
             if self._clock.now() >= deadline:
                 break  # the next look begins with those that were not asked now
             try:
-                metadata = await self._call(door, s.COORDINATOR_SERVICE_CLUSTER_METADATA, _WHO_LIVES, deadline)
+                metadata = await self._ask_door(door, s.COORDINATOR_SERVICE_CLUSTER_METADATA, _WHO_LIVES, deadline)
             except TransportError as error:
                 self._ask_last(door)
                 why = _why(error)
@@ -148,8 +148,12 @@ class ClusterObserver:
                 continue  # it has just started and knows nothing yet
             self._learn({BrokerId(each.id): Address(each.host, each.port) for each in metadata.brokers_info})
             try:
-                cluster = await self._call(door, s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), deadline)
-                topics = await self._call(door, s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(), deadline)
+                cluster = await self._ask_door(
+                    door, s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), deadline
+                )
+                topics = await self._ask_door(
+                    door, s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(), deadline
+                )
                 _raise_for(cluster.error_code)
                 _raise_for(topics.error_code)
             except (TransportError, TidelogError) as error:
@@ -284,15 +288,21 @@ class ClusterObserver:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
+    async def _ask_door(self, door: Address, method: Unary[Req, Res], request: Req, deadline: float) -> Res:
+        """Its address may be another one than the one that the broker there tells of itself."""
+        return await self._call(door, method, request, deadline, to_anyone=True)
+
     async def _call_broker(self, broker: BrokerId, method: Unary[Req, Res], request: Req, deadline: float) -> Res:
         address = self._seen.brokers[broker].address
         if address is None:
             raise TransportError("UNAVAILABLE", "another broker has its address")
         return await self._call(address, method, request, deadline)
 
-    async def _call(self, address: Address, method: Unary[Req, Res], request: Req, deadline: float) -> Res:
+    async def _call(
+        self, address: Address, method: Unary[Req, Res], request: Req, deadline: float, *, to_anyone: bool = False
+    ) -> Res:
         left_s = max(_SHORTEST_S, deadline - self._clock.now())
-        return await self._connections.to(address, "metadata").call(method, request, left_s)
+        return await self._connections.to(address, "metadata", to_anyone=to_anyone).call(method, request, left_s)
 
 
 _WHO_LIVES: Final = m.ClusterMetadataRequest()

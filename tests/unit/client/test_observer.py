@@ -11,6 +11,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.brokers import Brokers, brokers, no_tasks_left
+from tidelog.client.connections import parse_bootstrap
 from tidelog.client.observer import ANSWER_S, ClusterObserver
 from tidelog.client.overview import (
     NO_CONTROLLER,
@@ -22,7 +23,7 @@ from tidelog.client.overview import (
     ReplicasLook,
 )
 from tidelog.errors import ErrorCode, TransportError
-from tidelog.ids import TopicPartition
+from tidelog.ids import Address, TopicPartition
 from tidelog.runtime.tasks import TaskFailed
 from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
@@ -103,6 +104,22 @@ async def test_three_requests_tell_of_the_cluster_and_three_of_each_broker() -> 
             "DescribeGroups": 3,
         }
         assert later.at - seen.at == pytest.approx(PERIOD_S) and later.groups[groups[0]].at > seen.groups[groups[0]].at
+
+
+async def test_brokers_are_found_by_another_name_than_theirs() -> None:
+    """Containers advertise 127.0.0.1 to the host, where everybody says localhost."""
+    cluster, _ = await filled()
+    listening = cluster.world.network.listening
+    first = parse_bootstrap(cluster.bootstrap)[0]
+    server = listening[first]
+    server.advertised = first
+    alias = Address("alias", first.port)
+    listening[alias] = server
+    observer = ClusterObserver([alias], cluster.ports, PERIOD_S)
+    observer.start()
+    seen = await observer.first()
+    assert seen.problem == "" and {broker.problem for broker in seen.brokers.values()} == {""}
+    await observer.stop()
 
 
 async def test_only_what_is_chosen_is_asked_for() -> None:
