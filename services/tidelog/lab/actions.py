@@ -38,6 +38,7 @@ class Parameter:
     value: Any = None
     """A value to begin with."""
     choices: tuple[str, ...] = ()
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Action:
     may: Mapping[str, Parameter] = field(default_factory=dict)
     labels: str = ""
     """Kind of what `as` names: `process`, `sends` or `result`; empty: nothing."""
+    about: str = ""
+    """Says what its name does not."""
     tell: Callable[[Cast, Values], None] = lambda cast, values: None
     """Tells later actions what this one makes."""
 
@@ -91,6 +94,7 @@ def settings(node: Node, cast: Cast) -> dict[str, str]:
 
 _PROCESS: Final = Parameter("process", lambda node, cast: cast.process(node))
 _ANY_PROCESS: Final = Parameter("process", lambda node, cast: cast.any_process(node))
+_AGENT: Final = Parameter("process", lambda node, cast: cast.process(node), choices=("agent",))
 _END: Final = Parameter("end", lambda node, cast: cast.end_of_link(node))
 _TOPIC: Final = Parameter("topic", lambda node, cast: cast.topic(node))
 _PARTITION: Final = Parameter("partition", lambda node, cast: cast.partition(node))
@@ -101,12 +105,12 @@ _GROUP: Final = Parameter("group", _group_of, "readers")
 _FLAG: Final = Parameter("flag", lambda node, cast: node.flag())
 _NUMBER: Final = Parameter("number", lambda node, cast: node.whole(0, 1_000))
 _RECORDS: Final = Parameter("number", lambda node, cast: node.whole(1, RECORDS_MAX), 10)
-_RATE: Final = Parameter("number", lambda node, cast: node.number(0.1, RATE_MAX), 50)
+_RATE: Final = Parameter("number", lambda node, cast: node.number(0.1, RATE_MAX), 50, unit="records/s")
 _ACKS: Final = Parameter("choice", lambda node, cast: node.choice(ACKS), "all", ACKS)
-_SECONDS: Final = Parameter("seconds", _seconds_of, 1)
+_SECONDS: Final = Parameter("seconds", _seconds_of, 1, unit="s")
 _MEMBERS: Final = Parameter("number", lambda node, cast: node.whole(1, MEMBERS_MAX), 1)
-_SESSION: Final = Parameter("seconds", _session_of, SESSION_S)
-_JUMP: Final = Parameter("number", lambda node, cast: node.number(-1e6, 1e6), 60)
+_SESSION: Final = Parameter("seconds", _session_of, SESSION_S, unit="s")
+_JUMP: Final = Parameter("number", lambda node, cast: node.number(-1e6, 1e6), 60, unit="s")
 _LOSS: Final = Parameter("text", lambda node, cast: node.parsed(share), "20%")
 _SETTINGS: Final = Parameter("settings", settings)
 
@@ -161,6 +165,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
         lambda cluster, values: cluster.kill_in_write(values["process"], applied=values["arrives"]),
         needs={"process": _PROCESS, "arrives": _FLAG},
         labels="process",
+        about="it dies in its next write to ZooKeeper, before it hears the answer",
     ),
     "stop": _of_process(LabCluster.stop),
     "start": _of_process(LabCluster.start_process, zookeeper=True),
@@ -204,6 +209,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
         PROCESSES,
         lambda cluster, values: cluster.jump_clock(values["process"], values["seconds"]),
         needs={"process": _PROCESS, "seconds": _JUMP},
+        about="the calendar of the process moves; its timeouts do not notice",
     ),
     # topics
     "create topic": Action(
@@ -247,6 +253,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
         lambda cluster, values: cluster.release_veto(values["partition"]),
         needs={"partition": _PARTITION},
         labels="result",
+        about="a replica that lost power may lead again, at the price of records",
     ),
     # groups
     "join": Action(
@@ -259,7 +266,8 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "take time": Action(
         GROUPS,
         lambda cluster, values: cluster.take(values["process"], values["seconds"]),
-        needs={"process": _PROCESS, "seconds": _SECONDS},
+        needs={"process": _AGENT, "seconds": _SECONDS},
+        about="the application takes so long for each batch of records",
     ),
     # records
     "produce": Action(

@@ -394,7 +394,7 @@ class LabCluster(Shown):
     def take(self, name: str, seconds: float) -> None:
         node = self.node(name)
         if not isinstance(node, AgentNode):
-            raise LabError(f"{name} is no consumer")
+            raise LabError(f"{name} is not a consumer")
         self.say(f"the application of {name} takes {seconds:g} s for each batch of records", name)
         node.take(seconds)
 

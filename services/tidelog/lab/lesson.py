@@ -29,8 +29,8 @@ class Lesson:
 
     def stop_after(self, t: float) -> float:
         """Returns the next time at which time stops by itself."""
-        open_ = not self.answered and t < self._asks_at_s < self._story.duration_s
-        return self._asks_at_s if open_ else self._story.duration_s
+        stops = (() if self.answered else (self._asks_at_s,)) + (self._story.duration_s,)
+        return min((each for each in stops if t < each), default=math.inf)
 
     def asks(self, t: float) -> bool:
         """The question is open, and time stands at it."""
@@ -75,8 +75,8 @@ class Lesson:
 
 
 def _asks_at(story: Story) -> float:
-    """Just before the first action that is more than clients at work."""
+    """Just before the first action that is more than clients at work, by as little as a file can hold."""
     faults = (
         beat.at_s for beat in story.beats if beat.action is not None and beat.action.group not in (RECORDS, GROUPS)
     )
-    return math.nextafter(next(faults, story.beats[0].at_s), 0.0)
+    return (round(next(faults, story.beats[0].at_s) * 1e6) - 1) / 1e6

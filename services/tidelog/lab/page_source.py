@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from tidelog.lab import saved
@@ -74,7 +75,11 @@ class LabSource:
             self._session = None
 
     def _open(self, lesson: str) -> None:
-        story = load(find(lesson)) if lesson else self._free
+        story = self._free
+        if lesson:
+            path = find(lesson)
+            story = load(path)
+            lesson = _name_of(path) if path in lessons() else lesson
         self._close()
         self._hub.tell("reset", {})
         self._hub.tell("hello", self._hello(story, lesson))
@@ -122,9 +127,13 @@ def _saves(story: Story) -> list[str]:
     return ["page"] if story.simulation else ["page", "story"]
 
 
+def _name_of(lesson: Path) -> str:
+    return lesson.stem.partition("-")[2]
+
+
 @cache
 def _lessons() -> list[dict[str, Any]]:
-    found = [(path.stem.partition("-")[2], load(path)) for path in lessons()]
+    found = [(_name_of(path), load(path)) for path in lessons()]
     return [{"name": name, "number": each.lesson, "title": each.title} for name, each in found]
 
 
@@ -136,6 +145,7 @@ def acts() -> list[dict[str, Any]]:
             "label": name[0].upper() + name[1:],
             "group": action.group,
             "asks": False,
+            "about": action.about,
             "fields": [
                 *(_field(each, parameter, needed=True) for each, parameter in action.needs.items()),
                 *(_field(each, parameter, needed=False) for each, parameter in action.may.items()),
@@ -148,7 +158,7 @@ def acts() -> list[dict[str, Any]]:
 def _field(name: str, parameter: Parameter, *, needed: bool) -> dict[str, Any]:
     return {
         "name": name,
-        "label": name,
+        "label": f"{name} ({parameter.unit})" if parameter.unit else name,
         "kind": parameter.kind,
         "needed": needed,
         "choices": list(parameter.choices),

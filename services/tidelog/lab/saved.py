@@ -12,11 +12,12 @@ from tidelog.page.source import File
 def page(session: Session, hello: dict[str, Any]) -> File:
     """Returns the events and pictures that were told, as one HTML file."""
     hello = {**hello, "source": "run", "time": "recorded", "acts": [], "saves": [], "lessons": []}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"v": VERSION, "hello": hello},
         {"v": VERSION, "events": list(session.events)},
         *({"v": VERSION, "picture": picture} for picture in session.frames),
         {"v": VERSION, "time": session.moment()},
+        {"v": VERSION, "lesson": session.lesson()},
     ]
     return File(f"tidelog-seed-{session.story.seed}.html", "text/html; charset=utf-8", files.saved(messages))
 

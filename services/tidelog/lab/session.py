@@ -257,7 +257,7 @@ class Session:
                 return False
             if not arrived() and self._clock() >= slice_end:
                 slice_end = self._clock() + SLICE_S
-                self._busy("played again from its start", min(1.0, share()))
+                self._busy("playing it again from the start", min(1.0, share()))
         return False
 
     def _again(self) -> None:
@@ -288,7 +288,7 @@ class Session:
         self._return()
         if len(self.story.beats) >= ACTIONS_MAX:
             raise Refused(f"actions: a story has at most {ACTIONS_MAX}")
-        at_s = math.ceil(self.time * 1e6) / 1e6  # a file can hold this
+        at_s = math.ceil(round(self.time * 1e6, 3)) / 1e6  # a file can hold this
         if not self._advance(at_s):
             raise Refused(STANDS)
         before, player = self._count, self._player
@@ -328,13 +328,13 @@ class Session:
         if told:
             self.events.extend(told)
             self._tell("events", told)
-        if self.time >= self.story.duration_s:
+        if self._judged_t < self.story.duration_s <= self.time:
             self._judge()  # the last expectations are of this moment
         picture = self._behind or self._keep(exact=not self.playing)
         if self._behind is None and (not self.frames or self.frames[-1]["t"] < picture["t"]):
             self.frames.append(picture)
         self._tell("picture", picture)
-        self._tell("lesson", self._lesson.told(self._player, self._verdict))
+        self._tell("lesson", self.lesson())
         self._tell("time", self.moment())
 
     def _keep(self, *, exact: bool) -> Picture:
@@ -376,6 +376,10 @@ class Session:
     def _may_judge(self, now: float) -> bool:
         """The checker takes the longer, the more records there are."""
         return now >= self._judged_at + self._judging_s / JUDGED_SHARE
+
+    def lesson(self) -> dict[str, Any] | None:
+        """Returns the message about the story; None for a cluster without one."""
+        return self._lesson.told(self._player, self._verdict)
 
     def moment(self, busy: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the message about the moment that is shown."""

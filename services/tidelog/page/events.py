@@ -15,6 +15,7 @@ ELECTION: Final = "election"
 STALL: Final = "stall"
 CHANGE: Final = "change"
 MEND: Final = "mend"
+REGISTRATION: Final = "broker registration"
 _MARKS: Final = {
     "ControllerElected": ELECTION,
     "CoordinatorElected": ELECTION,
@@ -111,6 +112,8 @@ class Events:
                 names = [name for name in self._struck if name.startswith("controller-")]
             case "CoordinatorElected" | "CoordinatorLost":
                 names = [name for name in self._struck if name.startswith("broker-")]
+            case "StoreWritten" if field("purpose") == REGISTRATION:
+                names = [process]  # the first that a process which starts tells of itself
             case "SessionLost" | "BrokerRegistered" | "ControllerResigned" | "CoordinatorResigned":
                 names = [process]
             case _:

@@ -81,7 +81,7 @@ def _count(count: int, thing: str) -> str:
 
 
 def _partitions(count: int, full: bool) -> str:
-    return f"{_count(count, 'partition')}{', all that there are' if full else ''}"
+    return f"{_count(count, 'partition')}{', which is all of them' if full else ''}"
 
 
 def _chosen(tp: Subject, it: m.LeaderChosen) -> str:
@@ -129,8 +129,8 @@ def _received(_: Subject, it: m.OrderReceived) -> str:
 
 def _answered(tp: Subject, it: m.IsrAnswered) -> str:
     if it.code:
-        return f"the ISR of {tp} does not change: {it.code.name}"
-    return f"the ISR of {tp} is {_ids(it.isr)}, partition epoch {it.partition_epoch}"
+        return f"learns that the ISR of {tp} does not change: {it.code.name}"
+    return f"learns the ISR of {tp}: {_ids(it.isr)}, partition epoch {it.partition_epoch}"
 
 
 def _cut(tp: Subject, it: m.LogTruncated) -> str:
@@ -223,7 +223,7 @@ _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id}",
     m.BrokerLost: lambda _, it: f"sees that the registration of broker-{it.broker_id} is gone",
     m.BrokerSuspected: lambda _, it: f"suspects broker-{it.broker_id}: its port refuses connections",
-    m.BrokerCleared: lambda _, it: f"does not suspect broker-{it.broker_id} any more: it answers",
+    m.BrokerCleared: lambda _, it: f"no longer suspects broker-{it.broker_id}",
     m.ControllerElected: lambda _, it: f"is elected controller, epoch {it.controller_epoch}",
     m.ControllerLoaded: lambda _, it: f"has read {it.topics:,} topics and {it.brokers} brokers",
     m.ControllerResigned: lambda _, it: f"controller epoch {it.controller_epoch} is over: {it.reason}",
@@ -249,7 +249,9 @@ _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     ),
     m.LagNoticed: _lag,
     m.FailoverStep: _step,
-    m.IsrProposed: lambda tp, it: f"asks for another ISR of {tp}: {_ids(it.isr_before)} -> {_ids(it.isr)}",
+    m.IsrProposed: lambda tp, it: (
+        f"asks the controller to change the ISR of {tp}: {_ids(it.isr_before)} -> {_ids(it.isr)}"
+    ),
     m.IsrAnswered: _answered,
     m.StoreWritten: _written,
     m.CoordinatorElected: lambda _, it: f"is elected coordinator of shard {it.shard}, epoch {it.coordinator_epoch}",

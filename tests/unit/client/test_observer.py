@@ -107,7 +107,7 @@ async def test_three_requests_tell_of_the_cluster_and_three_of_each_broker() -> 
 
 
 async def test_brokers_are_found_by_another_name_than_theirs() -> None:
-    """Containers advertise 127.0.0.1 to the host, where everybody says localhost."""
+    """Containers advertise 127.0.0.1 to the host, where localhost is the usual name."""
     cluster, _ = await filled()
     listening = cluster.world.network.listening
     first = parse_bootstrap(cluster.bootstrap)[0]

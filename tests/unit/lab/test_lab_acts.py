@@ -195,7 +195,7 @@ def test_members_of_a_group_share_partitions_and_are_processes(lab: Lab) -> None
     lab.take("agent-3", 1.0)
     lab.delete_topic("orders")
     lab.run(5)
-    with pytest.raises(LabError, match="broker-0 is no consumer"):
+    with pytest.raises(LabError, match="broker-0 is not a consumer"):
         lab.take("broker-0", 1)
     with pytest.raises(KeyError, match="there is no group 'writers'"):
         lab.group("writers")

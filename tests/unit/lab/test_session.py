@@ -189,9 +189,25 @@ def test_a_lesson_asks_before_the_first_fault() -> None:
         told.play(60.0)
         lesson = told.last("lesson")
         assert lesson["ended"] and not lesson["asks"] and {each["held"] for each in lesson["expectations"]} == {True}
+        end = told.session.time
+        told.play(end + 1.0)
+        assert told.session.time == pytest.approx(end + 1.0), "the lesson is over, and time may go on"
         told.session.to({"t": 3.0})
         held = [each["held"] for each in told.last("lesson")["expectations"]]
         assert True in held and None in held, "what is not due yet is open again"
+    finally:
+        told.session.close()
+
+
+def test_a_mistake_at_the_question_does_not_begin_the_fault() -> None:
+    told = Told(load(find("12")))
+    try:
+        told.play(60.0)
+        moment, count = told.session.time, told.last("time")["n"]
+        with pytest.raises(Refused, match="broker-0 is not a consumer"):
+            told.session.act({"do": "take time", "process": "broker-0", "seconds": "1s"})
+        assert (told.session.time, told.last("time")["n"]) == (moment, count) and told.last("lesson")["asks"]
+        assert told.picture["t"] == pytest.approx(moment)
     finally:
         told.session.close()
 
@@ -349,6 +365,11 @@ def test_an_event_without_a_cause_shows_the_fault_behind_it(told: Told) -> None:
     (fault,) = [each for each in told.events if each["mark"] == "fault"]
     suspected = next(each for each in told.events if each["kind"] == "BrokerSuspected")
     assert suspected["fault"] == fault["n"] and fault["text"] == "broker-0 is killed"
+    told.session.act({"do": "start", "process": "broker-0"})
+    told.play(4.0)
+    (start,) = [each for each in told.events if each["mark"] == "mend"]
+    registered = [each for each in told.events if "/brokers/ids/0: created" in each["text"]][-1]
+    assert registered["fault"] == start["n"] and start["text"] == "broker-0 starts"
 
 
 def test_a_long_run_leaves_out_the_advances_first(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

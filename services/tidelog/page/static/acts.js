@@ -22,7 +22,7 @@ export const actOf = (name) => state.hello?.acts?.find((act) => act.do === name)
 // What happens to the events after the moment shown if something is done now.
 export function pastNote() {
   const { t, n } = shown();
-  return driven() && n < end().n ? `at ${timeText(t)}; what happened after it is dropped` : "";
+  return driven() && n < end().n ? `at ${timeText(t)}; later events are dropped` : "";
 }
 
 function isQuick(act) {
@@ -126,7 +126,7 @@ function form(act) {
     send(act);
   };
   return html`<form @submit=${submit} @keydown=${enter}>
-    <b>${act.label}</b>
+    <b>${act.label}</b>${act.about ? html`<small class="soft">${act.about}</small>` : nothing}
     ${act.fields.map((field) => html`<label title=${field.about ?? nothing}>${field.label}${unless(field)} ${input(field)}</label>`)}
     <button class="main" type="submit">Do it</button>
     <small class="warn">${pastNote()}</small>

@@ -20,10 +20,10 @@ const KEYS = [
   [["End"], "to the newest moment", newest],
   [["+", "="], "faster", () => faster(1)],
   [["-"], "slower", () => faster(-1)],
-  [["ArrowUp"], "select the event before", () => move(-1)],
+  [["ArrowUp"], "select the previous event", () => move(-1)],
   [["ArrowDown"], "select the next event", () => move(1)],
   [["n"], "select the next event that the time bar marks", () => moveToMark(1)],
-  [["N"], "select the marked event before", () => moveToMark(-1)],
+  [["N"], "select the previous marked event", () => moveToMark(-1)],
   [["Enter", "w"], "why? go to the chain of the selected event", why],
   [["g"], "go to the moment of the selected event", go],
   [["Escape"], "close the form, or clear the selection", () => closeForm() || clear()],
@@ -69,7 +69,7 @@ export function keys() {
   });
   // What was pressed with the mouse gives the keyboard back to the page.
   for (const [type, what] of [["click", "button, summary"], ["change", "select"]]) {
-    document.addEventListener(type, ({ target }) => byMouse && !target.closest("form") && target.closest(what)?.blur(), true);
+    document.addEventListener(type, ({ target }) => byMouse && (type === "click" || !target.form) && target.closest(what)?.blur(), true);
   }
 }
 

@@ -26,6 +26,7 @@ function panel({ number, title, text, question, answer, asks, ended, expectation
             ? html`<button class="main" data-key="play-on" @click=${() => command({ play: true })}>Play on</button>` : nothing}
           ${answer ? flip("answer", answered ? "hide the answer" : "show the answer", answered, ended && !answered ? "main" : "")
             : nothing}
+          ${ended && number ? html`<span class="soft">The lesson is over. Time may go on.</span>` : nothing}
           ${expectations?.length ? summary(expectations, changed) : nothing}</div>
         ${answered ? html`<p class="words answer" id="answer">${answer}</p>` : nothing}</div>
       ${state.flipped.has("checks") ? checks(expectations ?? [], changed) : nothing}</div>`}`;

@@ -7,6 +7,7 @@ const MARKS_MAX = 1_000;
 const NAMES_MAX = 1_000;
 const TRIM = 1_000; // Dropping many at once keeps the work for each new event constant.
 export const NO_FILTER = { process: "", subject: "", family: "" };
+export const QUIET = "main steps"; // a choice among the families: all but orders and advances of high watermarks
 
 const empty = () => ({
   hello: null,
@@ -26,7 +27,7 @@ const empty = () => ({
 // What belongs to the reader, until another story begins.
 const fresh = () => ({
   selected: null, // n of an event
-  filter: { ...NO_FILTER },
+  filter: { ...NO_FILTER, family: QUIET },
   form: "", // the act whose form is open
   flipped: new Set(), // parts of the lesson that the reader has opened or closed
   moment: null, // `t` and `n` to which the reader went back; null: the newest. Null where the server goes back.

@@ -3,13 +3,11 @@
 import { html, nothing, render } from "lit-html";
 import { chain } from "tidelog/chain.js";
 import { scrollToDiagram } from "tidelog/diagram.js";
-import { NO_FILTER, eventOf, indexOf, isAct, isAdvance, isWord, select, shown, state, timeText, touch } from "tidelog/state.js";
+import { NO_FILTER, QUIET, eventOf, indexOf, isAct, isAdvance, isWord, select, shown, state, timeText, touch } from "tidelog/state.js";
 import { goToEvent } from "tidelog/time.js";
 
 const CHUNK = 64; // events
 const ROW_PX = 27; // a first guess, until a row has been drawn
-
-const QUIET = "without orders and high watermarks"; // a choice among the kinds
 
 const list = document.getElementById("story");
 const head = document.getElementById("story-head");
@@ -191,6 +189,7 @@ function drawHead() {
     html`<div class="row"><h2>Story</h2>
       ${FILTERS.map(
         ([name, all]) => html`<select aria-label="filter by ${name}" data-filter=${name}
+          title=${name === "family" ? `${QUIET}: without orders and advances of high watermarks` : nothing}
           @change=${(change) => setFilter(name, change.target.value)}>
           <option value="" .selected=${!state.filter[name]}>${all}</option>
           ${[...(name === "family" ? [QUIET] : []), ...[...state.filters[name]].sort()].map(
@@ -212,8 +211,8 @@ function why(event, causes, effects, more) {
     <p><b>Why?</b> ${first
       ? html`It began at ${timeText(first.t)} with <button class="link" @click=${() => select(first.n)}
           >${isAct(first) || !first.process ? "" : `${first.process} `}${first.text}</button>`
-      : isAct(event) ? "It was done from outside." : "No cause of this event is known."}
-    <span class="soft">${causes.length} ↑ causes, ${more ? "more than " : ""}${effects.length} ↓ effects</span></p>
+      : isAct(event) ? "This was done from outside the cluster." : "No cause of this event is known."}
+    <span class="soft">↑ causes: ${causes.length}, ↓ effects: ${more ? "more than " : ""}${effects.length}</span></p>
     ${event.document ? html`<p class="document">${event.document}</p>` : nothing}
     <p class="row"><button data-key="go" title="to just after this event (g, or a double click)" @click=${go}>go there</button>
       <button class="link" data-key="drawn" title="go to it (w)" @click=${scrollToDiagram}>the chain is drawn below</button>

@@ -83,12 +83,15 @@ function marks(from, to, step, x) {
   for (let at = from; at <= to + step / 2; at += step) ticks.push(at);
   drawnMarks = svg`${ticks.map((at, i) => svg`<text x=${x(at)} y="33"
       text-anchor=${i === 0 ? "start" : i === ticks.length - 1 ? "end" : "middle"}>${tick(at, step)}</text>`)}
-    ${state.marks.filter((mark) => mark.t >= from && MARKS[mark.mark]).map(
+    ${state.marks.filter((mark) => mark.t >= from && MARKS[mark.mark]).sort(changesFirst).map(
       (mark) => svg`<svg class="mark ${mark.mark}" data-n=${mark.n} x=${x(mark.t)} y="12"><path d=${MARKS[mark.mark][0]}>
         <title>${timeText(mark.t)} ${MARKS[mark.mark][1]}: ${mark.process} ${mark.text}</title></path></svg>`,
     )}`;
   return drawnMarks;
 }
+
+// What comes later is drawn on top.
+const changesFirst = (one, other) => (other.mark === "change") - (one.mark === "change");
 
 function tick(at) {
   return state.hello.wall_ms === null || state.hello.wall_ms === undefined ? `${at} s` : timeText(at).slice(0, 8);
@@ -139,7 +142,7 @@ export function step(by) {
   if (!state.hello) return;
   const { n } = shown();
   if (driven()) {
-    aim = Math.max(0, (aim ?? n) + by);
+    aim = Math.min(Math.max(0, (aim ?? n) + by), end().n + 1);
     send(aim > 0 ? { event: aim - 1 } : { t: 0 });
     return;
   }
