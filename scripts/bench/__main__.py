@@ -34,6 +34,7 @@ from bench import (
     rolling,
     throughput,
     versus_kafka,
+    watch,
     writes,
 )
 from bench.harness import FULL, SMOKE, Bench, Line, Scale
@@ -64,6 +65,7 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     client_rate.NAMES: client_rate.run,
     commands.NAMES: commands.run,
     lab.NAMES: lab.run,
+    watch.NAMES: watch.run,
     pipeline_read.NAMES: pipeline_read.run,
     pipeline_stream.NAMES: pipeline_stream.run,
     pipeline_sink.NAMES: pipeline_sink.run,

@@ -21,7 +21,7 @@ def test_last_prints_what_has_happened_and_ends(tidelog: Tidelog, elected: Drive
     result = tidelog("watch", "--last", "1000")
     assert (result.exit_code, result.err) == (0, "")
     lines = result.text.splitlines()
-    (suspected,) = (at for at, line in enumerate(lines) if "suspects broker-1" in line)
+    (suspected,) = (at for at, line in enumerate(lines) if "  suspects broker-1" in line)
     (chosen,) = (at for at, line in enumerate(lines) if "for events-0: epoch 1" in line)
     leads = [at for at, line in enumerate(lines) if "events-0: leads in epoch 1" in line]
     assert suspected < chosen < leads[0]
