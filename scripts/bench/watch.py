@@ -23,12 +23,12 @@ PAGE: Final = (
     "--bootstrap-server",
 )
 SETTLED_S: Final = 2.0
-"""By then the page has what happened before it."""
+"""Time in which the page takes what happened before it."""
 
 
 @asynccontextmanager
 async def page(servers: str) -> AsyncIterator[None]:
-    """Serves the page to one reader, which takes everything and looks at nothing."""
+    """Runs the command, with one reader of its page that takes everything."""
     process = await asyncio.create_subprocess_exec(*PAGE, servers, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
