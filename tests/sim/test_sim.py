@@ -216,7 +216,7 @@ def once(seed: int) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", map(once, SEEDS_OF_KINDS))
+@pytest.mark.parametrize("seed", [*map(once, SEEDS_OF_KINDS)])
 def test_the_lab_plays_the_same_run_in_parts(seed: int) -> None:
     """It looks at everything between two parts, also in the middle of a turn of the loop."""
     kind, digest, steps = story_of(seed), hashlib.sha256(), count(1)
