@@ -60,9 +60,10 @@ class LivenessWatch:
         if address is None:
             log.error("broker %d is registered without an INTERNAL listener", self._broker.broker_id)
             return
+        broke_at: float | None = None
         while True:
-            await self._hold()
-            broke_at = self._clock.now()
+            if await self._hold() or broke_at is None:
+                broke_at = self._clock.now()
             await self._may_act()
             probing_at = self._clock.now()
             if await self._refuses(address):
@@ -73,8 +74,8 @@ class LivenessWatch:
                     self._report(Suspected(self._broker.broker_id, self._broker.epoch), now - broke_at)
             await self._clock.sleep(REOPEN_S)
 
-    async def _hold(self) -> None:
-        """Until the stream breaks, or cannot be opened, or another life answers on it."""
+    async def _hold(self) -> bool:
+        """Holds the stream until it breaks, cannot be opened, or another life answers on it. Returns whether it was there."""
         opened = False
         stream = None
         try:
@@ -95,6 +96,7 @@ class LivenessWatch:
                 stream.cancel()
         if opened:
             self._report(StreamBroken(self._broker.broker_id, self._broker.epoch), 0.0)
+        return opened
 
     def _failed(self, pong: m.LivenessPong) -> BrokerAnswered:
         failed = tuple(FailedReplica(TopicPartition(each.topic, each.partition), each.topic_id) for each in pong.failed)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -58,6 +59,8 @@ class Bench:
         self.found = list(found)
         self.probed_at: list[float] = []
         self.reports: list[Any] = []
+        self.broke_at: list[float] = []
+        """When the stream broke, as each report of a suspect has it."""
         self.lease = asyncio.Event()
         self.lease.set()
         self._epoch = epoch
@@ -71,11 +74,16 @@ class Bench:
             m.LivenessPing(controller_id=1, controller_epoch=1),
             0.05,
             self._may_act,
-            lambda event, _: self.reports.append(event),
+            self._report,
         )
 
     async def _may_act(self) -> None:
         await self.lease.wait()
+
+    def _report(self, event: Any, since_s: float) -> None:
+        self.reports.append(event)
+        if isinstance(event, Suspected):
+            self.broke_at.append(SimClock().now() - since_s)
 
     def open(self, _: Any) -> FakeStream:
         return FakeStream(self._epoch, 1.0, self._failed)
@@ -141,6 +149,13 @@ def test_a_port_that_goes_on_refusing_is_reported_again() -> None:
     # The machine takes one suspect at a time; the next one has to be there when the place is free.
     bench = after(lambda: Bench([Probe.REFUSED], epoch=None), seconds=4.0)
     assert bench.reports.count(Suspected(BrokerId(1), 11)) > 1
+    assert bench.broke_at == pytest.approx([1.0] * len(bench.broke_at)), "it has been dead all the time"
+
+
+def test_a_stream_that_was_there_again_broke_when_it_broke_last() -> None:
+    bench = after(lambda: Bench([Probe.REFUSED]), seconds=4.0)
+    assert len(bench.broke_at) > 2
+    assert all(later - earlier > 1.0 for earlier, later in pairwise(bench.broke_at))
 
 
 def test_another_life_on_the_stream_is_not_this_one() -> None:
