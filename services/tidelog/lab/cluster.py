@@ -36,7 +36,7 @@ RESTART_S: Final = 60.0
 LOOK_S: Final = 0.1
 BURST_S: Final = 0.1
 """A steady load sends its records in bursts, at this distance."""
-RECORDS_MAX: Final = 150_000
+RECORDS_MAX: Final = 120_000
 """All records of a lab are kept in memory, more than a kilobyte for each; one that is left open for a day has 300 MB in all."""
 FULL: Final = 0
 ALIVE: Final = "alive"
