@@ -26,6 +26,8 @@ OF_A_TOPIC: Final = ("rolling-restart", "torn-tail", "bit-flip")
 """Faults that look at one topic."""
 _GROUPS: Final = {"processes": "process", "links": "link", "disks": "Disks"}
 """Headings of the page, by the module of a fault."""
+FAILURES: Final = (*MISSES, OSError)
+"""Errors of a fault that is not to be; those of the container engine are OSErrors."""
 _UP: Final = "up"
 _DOWN: Final = "down"
 _STATES: Final = {State.PAUSED: "paused", State.STOPPED: _DOWN}
@@ -35,26 +37,42 @@ _FIELDS: Final[Mapping[Callable[[str], object], str]] = {duration: "seconds", co
 class FaultDesk:
     """Injects what a reader asks for, and heals it when the reader says so or its time is over.
 
-    bed: what faults lie in; its tasks end with this desk, and the owner of its `in_force` undoes what is left.
+    bed: what faults lie in; the owner of its `in_force` undoes what is left in the end.
     notes: what was done is noted there.
     failed: called with one line about a fault that took no effect, or that could not be healed.
     """
 
     def __init__(self, bed: Bed, metrics: ChaosMetrics, notes: list[Note], failed: Callable[[str], None]) -> None:
-        self._bed = replace(
-            bed, tasks=Supervisor("faults", lambda task: failed(f"{task}: ended by a bug; see the log"))
-        )
+        self._bed = bed
         self._notes = notes
         self._failed = failed
         self._began = bed.clock.now()
         self._numbers = 0
         self._injector = Injector(self, metrics)
+        self._groups: list[Supervisor] = []
+        """The tasks of each fault: a bug of one ends no other."""
         self._beginning: dict[str, str] = {}
         """Faults whose effect was not seen yet, by process."""
         self._offered = {name: fault for name, fault in FAULTS.items() if _possible(fault, bed.on, bed.cluster)}
 
     async def stop(self) -> None:
-        await self._bed.tasks.stop()
+        """Returns when nothing begins or ends any more, also if it is cancelled: then it is safe to undo what is left."""
+        cancelled = False
+        while any(group.running for group in self._groups):
+            try:
+                for group in self._groups:
+                    await group.stop()
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+
+    def _tasks(self, name: str) -> Supervisor:
+        self._groups = [each for each in self._groups if each.running]
+        self._groups.append(
+            Supervisor(name, lambda task: self._failed(f"{task}: an error ended it, which the terminal has"))
+        )
+        return self._groups[-1]
 
     # -- what the page is told ---------------------------------------------------------------------------------------
 
@@ -66,13 +84,14 @@ class FaultDesk:
 
     async def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
         """Adds to a picture what brokers do not tell: faults, paused processes, and those that no broker knows."""
-        if not seen.problem:
-            self._injector.looked([each for topic in seen.topics for each in topic.partitions], self.now())
+        if not seen.problem and seen.described_at is not None:
+            partitions = [each for topic in seen.topics for each in topic.partitions]
+            self._injector.looked(partitions, seen.described_at - self._began)
         picture["faults"] += [each.text for each in self._injector.active.values()]
         rows = {row["name"]: row for row in picture["processes"]}
         try:
             statuses = await to_the_end(self._bed.cluster.status)
-        except ClusterError as error:
+        except (ClusterError, OSError) as error:  # of the container engine, too
             picture["faults"].append(str(error))
             return
         down = {each.name for each in statuses if each.state is State.STOPPED}
@@ -133,7 +152,7 @@ class FaultDesk:
         if not numbers:
             raise Refused(f"no fault of this page is in force{f' at {process}' if process else ''}")
         for number in numbers:
-            self._bed.tasks.start(HEAL, self._heal(number))
+            self._tasks(HEAL).start(HEAL, self._heal(number))
 
     async def _begin(self, name: str, given: dict[str, str]) -> None:
         kind = self._offered.get(name)
@@ -144,22 +163,25 @@ class FaultDesk:
         for_s = given.pop("for", "") if not kind.passes else ""
         if name in OF_A_TOPIC and not topic:
             raise Refused(f"topic: {name} needs one")
-        bed = replace(self._bed, topic=topic)
         try:
+            names = await to_the_end(self._bed.cluster.names)
+            if name not in MANY and wanted not in names:
+                raise Refused(f"process: {wanted!r} is not a process of this cluster, which has {', '.join(names)}")
             target = parse(wanted)
             check_hits(kind, target)
             ends_s = duration(for_s) if for_s else None
             fault = make(kind, given)
-            if why := fault.why_not(bed.on):
+            if why := fault.why_not(self._bed.on):
                 raise Refused(f"{name}: {why}")
-            targets = await resolve(target, bed)
-        except (ValueError, *MISSES) as error:
+            targets = await resolve(target, self._bed)
+        except (ValueError, *FAILURES) as error:
             raise Refused(str(error)) from None
         for each in targets:
             if other := self._at(each):
                 raise Refused(f"{each}: {other} is in force there; heal it first")
         text = f"{name} {target.text}"
         self._beginning |= dict.fromkeys(targets, text)
+        bed = replace(self._bed, topic=topic, tasks=self._tasks(text))
         bed.tasks.start(text, self._play(bed, fault, targets, text, ends_s))
 
     def _at(self, process: str) -> str:
@@ -170,7 +192,7 @@ class FaultDesk:
     async def _play(self, bed: Bed, fault: Fault, targets: Sequence[str], text: str, ends_s: float | None) -> None:
         try:
             number, injected = await self._injector.inject(bed, fault, targets, text)
-        except MISSES as error:
+        except FAILURES as error:
             self._notes.append(Note(f"{text} took no effect: {error}", tuple(targets), mends=True))
             self._failed(f"{text}: {error}")
             return
@@ -191,7 +213,7 @@ class FaultDesk:
             return
         try:
             await self._injector.heal(number)
-        except ClusterError as error:
+        except (ClusterError, OSError) as error:
             self._failed(f"{active.text} could not be healed: {error}")
 
 

@@ -69,7 +69,8 @@ class Injector:
             self._healing.add(number)
             self.book.fault(number, fault.name, "heal", injected.targets, text)
         await injected.heal()
-        del self.active[number]
+        if self.active.pop(number, None) is None:
+            return  # another heal of it was under way
         self.book.fault(number, fault.name, "healed", injected.targets, text)
         self.metrics.ended(fault.name, injected.targets)
         self._recovering.append((fault.name, self.book.now()))

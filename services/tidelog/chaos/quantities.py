@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
@@ -48,4 +49,7 @@ def _amount(text: str, units: Mapping[str, float], wanted: str) -> float:
     found = _AMOUNT.fullmatch(text.strip())
     if found is None or found[2] not in units:
         raise ValueError(f"{text!r} is not {wanted}")
-    return float(found[1]) * units[found[2]]
+    amount = float(found[1]) * units[found[2]]
+    if amount == inf:
+        raise ValueError(f"{text[:20]!r}... is too much")
+    return amount

@@ -1,13 +1,14 @@
 """Faults by hand: what the page of a running cluster offers, does and refuses."""
 
 import asyncio
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from helpers.aio import eventually
+from helpers.aio import eventually, run
 from helpers.chaos_bed import fake_bed
 from helpers.fake_cluster import FakeCluster
 from helpers.overviews import broker, overview, partition, topic
@@ -29,14 +30,15 @@ class Scene:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
-        bed = fake_bed(self.cluster, on=self.on)
+        self.bed = bed = fake_bed(self.cluster, on=self.on)
         self.desk = FaultDesk(bed, ChaosMetrics(self.registry), self.notes, self.failed.append)
 
     async def act(self, do: str, **fields: Any) -> None:
         await asyncio.wrap_future(self.desk.do({"act": {"do": do, **fields}}))
 
-    async def picture(self, seen: Any = None) -> dict[str, Any]:
+    async def picture(self, seen: Any = None, *, ago_s: float = 0.0) -> dict[str, Any]:
         found = seen or overview(topic("t", partition(replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)))
+        found = replace(found, described_at=self.bed.clock.now() - ago_s)
         picture = Pictures(0).picture(found, 0)
         await self.desk.complete(found, picture)
         return picture
@@ -92,6 +94,8 @@ async def test_a_fault_is_in_force_until_it_is_healed() -> None:
     assert scene.measured("time_to_recover_seconds_count", fault="kill") == 0, "not yet"
     await scene.picture(overview(topic("t", partition(isr=(0, 1)))))
     assert scene.measured("time_to_recover_seconds_count", fault="kill") == 0
+    await scene.picture(ago_s=5.0)
+    assert scene.measured("time_to_recover_seconds_count", fault="kill") == 0, "this was before the fault"
     assert (await scene.picture())["faults"] == []
     assert scene.measured("time_to_recover_seconds_count", fault="kill") == 1
     assert scene.failed == []
@@ -142,12 +146,17 @@ async def test_a_fault_without_effect_is_told_and_may_be_tried_again() -> None:
     [
         ("explode", {"process": "broker-1"}, "do: 'explode' is none of kill, stop"),
         ("isolate", {"process": "broker-1"}, "do: 'isolate' is none of"),
-        ("kill", {}, "no target ''"),
-        ("kill", {"process": "broker-9"}, "no process broker-9 in this cluster, which has zookeeper-1"),
-        ("kill", {"process": "<b>"}, "no target '<b>'"),
+        ("kill", {}, "process: '' is not a process of this cluster, which has zookeeper-1"),
+        ("kill", {"process": "broker-9"}, "process: 'broker-9' is not a process of this cluster"),
+        ("kill", {"process": "<b>"}, "process: '<b>' is not a process"),
         ("kill", {"process": "broker-1", "how": "hard"}, "fault 'kill' has no parameter 'how'"),
         ("kill", {"process": "broker-1", "for": "soon"}, "'soon' is not a duration like 200ms"),
-        ("kill", {"process": "clients"}, "fault 'kill' hits zookeepers, controllers, brokers, agents"),
+        ("kill", {"process": "all brokers"}, "process: 'all brokers' is not a process"),
+        (
+            "torn-tail",
+            {"process": "broker-1", "topic": "t", "bytes": "9" * 400},
+            "bytes: '99999999999999999999'... is too much",
+        ),
         ("pause", {"process": "broker-1", "how": "freezer"}, "pause: a local process has no cgroup"),
         ("pause", {"process": "broker-1", "how": ["signal"]}, "how: \"['signal']\" is none of signal, freezer"),
         ("restart", {"process": "broker-1", "for": "2s"}, "fault 'restart' has no parameter 'for'"),
@@ -225,8 +234,90 @@ async def test_pictures_have_what_no_broker_tells() -> None:
     assert [each["state"] for each in picture["partitions"][0]["replicas"]] == ["down", "up", "up"]
 
     def status() -> Any:
-        raise ClusterError("no Docker engine answers")
+        raise ConnectionError("no Docker engine answers")
 
     scene.cluster.status = status  # type: ignore[method-assign]
     picture = await scene.picture(seen)
     assert picture["faults"] == ["no Docker engine answers"] and len(picture["processes"]) == 4
+
+
+class Gate:
+    """An act of the cluster that waits, in its thread, until it is let through."""
+
+    def __init__(self, act: Any) -> None:
+        self._act = act
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, name: str) -> None:
+        self.reached.set()
+        assert self.open.wait(10)
+        self._act(name)
+
+
+def test_two_heals_of_one_fault_are_one() -> None:
+    scene = Scene()
+    run(heal_twice(scene))
+    assert scene.failed == [] and scene.told().count("kill broker-1 is healed") == 1
+
+
+async def heal_twice(scene: Scene) -> None:
+    await scene.act("kill", process="broker-1")
+    await eventually(lambda: len(scene.notes) == 2)
+    gate = scene.cluster.start = Gate(scene.cluster.start)  # type: ignore[method-assign, assignment]
+    await scene.act("heal", process="broker-1")
+    await scene.act("heal")
+    await eventually(gate.reached.is_set)
+    gate.open.set()
+    await eventually(lambda: len(scene.notes) == 3)
+    await scene.act("pause", process="broker-2", **{"for": "20ms"})
+    await eventually(lambda: scene.told()[-1:] == ["pause broker-2 is healed"])
+    await scene.desk.stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectionError("the engine has gone"), "kill broker-1: the engine has gone"),
+        (KeyError("State"), "kill broker-1: an error ended it, which the terminal has"),
+    ],
+)
+async def test_an_error_of_a_fault_ends_no_other(error: Exception, told: str) -> None:
+    scene = Scene()
+
+    def kill(name: str) -> None:
+        raise error
+
+    await scene.act("pause", process="broker-2", **{"for": "200ms"})
+    await eventually(lambda: len(scene.notes) == 2)
+    kills, scene.cluster.kill = scene.cluster.kill, kill  # type: ignore[method-assign]
+    await scene.act("kill", process="broker-1")
+    await eventually(lambda: scene.failed == [told])
+    await eventually(lambda: scene.cluster.states["broker-2"] is State.RUNNING)
+    scene.cluster.kill = kills  # type: ignore[method-assign]
+    await scene.act("kill", process="broker-1")
+    await eventually(lambda: scene.cluster.states["broker-1"] is State.STOPPED)
+
+
+def test_an_injection_under_way_is_undone_at_the_end() -> None:
+    scene = Scene()
+    run(end_in_the_middle(scene))
+    scene.bed.in_force.undo_all()
+    assert scene.cluster.states["broker-1"] is State.RUNNING
+
+
+async def end_in_the_middle(scene: Scene) -> None:
+    """Ctrl-C cancels whatever waits for the end of the desk, at first and once more."""
+    gate = scene.cluster.stop = Gate(scene.cluster.stop)  # type: ignore[method-assign, assignment]
+    scene.cluster.stop = lambda name, timeout_s=30.0: gate(name)  # type: ignore[method-assign]
+    await scene.act("stop", process="broker-1")
+    await eventually(gate.reached.is_set)
+    ending = asyncio.create_task(scene.desk.stop())
+    for _ in range(2):
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.sleep(0)
+    assert not ending.done()
+    gate.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert scene.cluster.done == [("stop", "broker-1"), ("start", "broker-1")]

@@ -10,7 +10,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -70,7 +70,9 @@ async def to_the_end(act: Callable[..., T], *arguments: object) -> T:
     try:
         return await asyncio.shield(acting)
     except asyncio.CancelledError:
-        await asyncio.wait([acting])
+        while not acting.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([acting])
         raise
 
 
