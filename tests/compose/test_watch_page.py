@@ -23,21 +23,16 @@ def opened() -> Iterator[Opened]:
         yield found
 
 
-def leader_on(opened: Opened) -> str:
-    number = opened.page.get_attribute(f"{ROW} td:has-text('leads')", "data-broker")
-    return f"broker-{number}"
-
-
 def test_a_container_that_is_killed_is_seen_on_the_page(project: ComposeProject, opened: Opened) -> None:
     address = f"http://127.0.0.1:{project.settings['WATCH_PORT']}/"
     opened.page.goto(address)
     opened.shows(ROW, ALL_IN_SYNC)
-    leader = leader_on(opened)
+    leader = opened.leader(ROW)
     project.faults.kill(leader)
     try:
         opened.shows(f"[data-process={leader}]", "down")
         opened.shows("#story", f"suspects {leader}")
-        assert leader_on(opened) != leader
+        assert opened.leader(ROW) != leader
     finally:
         project.faults.start(leader)
     opened.shows(ROW, ALL_IN_SYNC)
@@ -60,7 +55,7 @@ def test_a_page_on_the_host_breaks_the_containers(project: ComposeProject, opene
     with served("watch", "--web", "--faults", *servers, cwd=ROOT, env=project.environment()) as address:
         opened.page.goto(address)
         opened.shows(ROW, ALL_IN_SYNC)
-        leader = leader_on(opened)
+        leader = opened.leader(ROW)
         opened.page.click("[data-do=isolate]")
         opened.page.wait_for_function("() => document.activeElement.closest('#acts form') !== null")
         opened.page.keyboard.type(leader)

@@ -49,6 +49,11 @@ class Opened:
         self.press(key)
         self.page.wait_for_function("() => document.activeElement.closest('#acts form') !== null")
 
+    def leader(self, row: str) -> str:
+        """The broker that leads the partition in this row of the stage."""
+        number = self.page.get_attribute(f"{row} td:has-text('leads')", "data-broker")
+        return f"broker-{number}"
+
     def overflows(self) -> bool:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 

@@ -49,17 +49,12 @@ def opened() -> Iterator[Opened]:
         yield found
 
 
-def leader_on(opened: Opened) -> str:
-    number = opened.page.get_attribute(f"{ROW} td:has-text('leads')", "data-broker")
-    return f"broker-{number}"
-
-
 def test_a_leader_is_killed_and_healed_by_keyboard(cluster: LocalCluster, base: Path, opened: Opened) -> None:
     page = opened.page
     with served("watch", "--web", "--faults", cwd=base) as address:
         page.goto(address)
         opened.shows(ROW, "ISR 0,1,2")
-        leader = leader_on(opened)
+        leader = opened.leader(ROW)
         opened.form("k")
         page.keyboard.type(leader)
         opened.press("Enter", "Escape")
@@ -98,7 +93,7 @@ def test_what_happens_outside_is_shown_and_nothing_can_be_done(
     with served("watch", "--web", cwd=base) as address:
         opened.page.goto(address)
         opened.shows(ROW, "ISR 0,1,2")
-        leader = leader_on(opened)
+        leader = opened.leader(ROW)
         cluster.kill(leader)
         opened.shows(f"[data-process={leader}]", "down")
         cluster.start(leader)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.chaos.fault_player import MISSES
-from tidelog.chaos.faults.base import Bed, Fault, On, OneOf, to_the_end
+from tidelog.chaos.faults.base import Bed, Fault, Injected, On, OneOf, to_the_end
 from tidelog.chaos.faults.registry import FAULTS, Parameter, make, parameters_of
 from tidelog.chaos.injector import Injector
 from tidelog.chaos.metrics import ChaosMetrics
@@ -88,6 +88,8 @@ class FaultDesk:
             partitions = [each for topic in seen.topics for each in topic.partitions]
             self._injector.looked(partitions, seen.described_at - self._began)
         picture["faults"] += [each.text for each in self._injector.active.values()]
+        picture["faults"] += [f"{each} begins" for each in dict.fromkeys(self._beginning.values())]
+        picture["faults"] += [_left(each) for each in self._undone()]
         rows = {row["name"]: row for row in picture["processes"]}
         try:
             statuses = await to_the_end(self._bed.cluster.status)
@@ -131,7 +133,7 @@ class FaultDesk:
 
     def save(self, kind: str) -> Future[File]:
         refused: Future[File] = Future()
-        refused.set_exception(Refused("the page of a running cluster is not saved; a chaos run keeps one"))
+        refused.set_exception(Refused("the page of a running cluster cannot be saved; a chaos run writes one"))
         return refused
 
     async def _do(self, command: Mapping[str, Any]) -> None:
@@ -149,10 +151,27 @@ class FaultDesk:
         numbers = [
             number for number, each in self._injector.active.items() if not process or process in each.injected.targets
         ]
-        if not numbers:
+        undone = [each for each in self._undone() if not process or process in each.targets]
+        if not numbers and not undone:
             raise Refused(f"no fault of this page is in force{f' at {process}' if process else ''}")
         for number in numbers:
             self._tasks(HEAL).start(HEAL, self._heal(number))
+        for each in undone:
+            self._tasks(HEAL).start(HEAL, self._undo(each))
+
+    def _undone(self) -> list[Injected]:
+        """Returns what is left of faults that took no effect and could not be undone."""
+        known = [each.injected for each in self._injector.active.values()]
+        left = (each for each in self._bed.in_force.left if each not in known)
+        return [each for each in left if not self._beginning.keys() & set(each.targets)]
+
+    async def _undo(self, injected: Injected) -> None:
+        try:
+            await injected.heal()
+        except (ClusterError, OSError) as error:
+            self._failed(f"{_left(injected)} could not be healed: {error}")
+        else:
+            self._notes.append(Note(f"{_left(injected)} is healed", injected.targets, mends=True))
 
     async def _begin(self, name: str, given: dict[str, str]) -> None:
         kind = self._offered.get(name)
@@ -178,7 +197,7 @@ class FaultDesk:
             raise Refused(str(error)) from None
         for each in targets:
             if other := self._at(each):
-                raise Refused(f"{each}: {other} is in force there; heal it first")
+                raise Refused(f"{each}: {other} is in force or begins there; heal it first")
         text = f"{name} {target.text}"
         self._beginning |= dict.fromkeys(targets, text)
         bed = replace(self._bed, topic=topic, tasks=self._tasks(text))
@@ -187,7 +206,8 @@ class FaultDesk:
     def _at(self, process: str) -> str:
         """Returns the fault that is in force or begins at a process; "" if there is none."""
         found = (each.text for each in self._injector.active.values() if process in each.injected.targets)
-        return self._beginning.get(process) or next(found, "")
+        left = (_left(each) for each in self._undone() if process in each.targets)
+        return self._beginning.get(process) or next(found, "") or next(left, "")
 
     async def _play(self, bed: Bed, fault: Fault, targets: Sequence[str], text: str, ends_s: float | None) -> None:
         try:
@@ -215,6 +235,10 @@ class FaultDesk:
             await self._injector.heal(number)
         except (ClusterError, OSError) as error:
             self._failed(f"{active.text} could not be healed: {error}")
+
+
+def _left(injected: Injected) -> str:
+    return f"what is left of {injected.name} {', '.join(injected.targets)}"
 
 
 def _possible(fault: type[Fault], on: On, cluster: Cluster) -> bool:

@@ -47,7 +47,7 @@ class ReplicasLook(Look):
     replicas: Mapping[TopicPartition, m.ListOffsetsResult] = field(default_factory=dict)
     """Leaders and followers, each with the end of its log; without new, deleted and damaged ones, of which it says nothing."""
     high_watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Those of partitions that it leads as the controller says."""
+    """High watermarks of partitions that it leads, as the controller says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ class SeedPlayer:
     def advance(self, until_s: float, halted: Callable[[], bool] = lambda: False) -> bool:
         """Plays up to `until_s` or to the end of the run, or until `halted` is true after a step of the simulation.
 
-        Returns False if it was halted. Violation: whatever lets the seed fail.
+        Returns False if it was halted. Violation: whatever makes the seed fail.
         """
         if self._violation is not None:
             raise self._violation

@@ -178,7 +178,7 @@ class Session:
         self.playing = False
         self._violation = {"text": str(error), "n": max(0, self._count - 1)}
 
-    # -- forth and back ----------------------------------------------------------------------------------------------
+    # -- back and forth ----------------------------------------------------------------------------------------------
 
     def to(self, where: Mapping[str, Any]) -> None:
         """Goes to the moment just after an event, or to a time. Refused."""

@@ -27,7 +27,7 @@ from tidelog.runtime.tasks import Supervisor
 T = TypeVar("T")
 
 TOKEN_HEADER: Final = "x-tidelog-token"
-GONE: Final = "time stands, since its process had an error, which is in its log: start the command again"
+GONE: Final = "The page has stopped because of an error, which the terminal shows: start the command again"
 BODY_MAX: Final = 64 << 10
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 

@@ -1,4 +1,4 @@
-"""A seed of the simulator in the lab: the same run, in parts, forth and back, with whatever lets it fail as the violation."""
+"""A seed of the simulator in the lab: the same run, in parts, back and forth, with whatever makes it fail as the violation."""
 
 import asyncio
 import json

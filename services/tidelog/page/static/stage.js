@@ -91,7 +91,7 @@ function row(partition, brokers, { subjects }) {
     <th class="name" scope="row" title=${name}><b>${name}</b>
       <small>${leader < 0 ? html`<em>no leader</em>, ` : nothing}epoch ${epoch}, ISR ${isr.join(",") || "empty"}</small>
       ${pending ? html`<small class="warn">asked for: ${pending.join(",") || "empty"}</small>` : nothing}
-      ${stands ? html`<small class="warn">high watermark stands for ${seconds(stands.seconds)}: ${stands.why}</small>` : nothing}</th>
+      ${stands ? html`<small class="warn">high watermark has not moved for ${seconds(stands.seconds)}: ${stands.why}</small>` : nothing}</th>
     ${brokers.map((process) => {
       const broker = brokerOf(process.name);
       const replica = partition.replicas.find((each) => each.broker === broker);
