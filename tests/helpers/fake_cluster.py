@@ -23,6 +23,7 @@ from tidelog.cluster.api import (
     kind_of,
     ways,
 )
+from tidelog.cluster.cuts import Cuts
 from tidelog.cluster.files import LocalFiles
 from tidelog.ids import Address
 from tidelog.wire.znodes import broker_path
@@ -65,7 +66,7 @@ class FakeCluster:
     numb_names: set[str] = field(default_factory=set)
     numb_files: set[str] = field(default_factory=set)
     done: list[tuple[str, ...]] = field(default_factory=list)
-    cut: set[Way] = field(default_factory=set)
+    cuts: Cuts = field(default_factory=Cuts)
     shaped: dict[Way, Traffic] = field(default_factory=dict)
     loss: dict[str, float] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
@@ -110,13 +111,10 @@ class FakeCluster:
     def kill(self, name: str) -> None:
         self._becomes("kill", name, State.RUNNING, State.STOPPED)
 
-    def restart(self, name: str) -> None:
-        if name not in self.numb_names:
-            self.stop(name)
-            self.start(name)
-
     def bounce(self, name: str) -> float:
-        self.restart(name)
+        if name not in self.numb_names:
+            self.kill(name)
+            self.start(name)
         return self.down_s
 
     def pause(self, name: str, how: Pause | None = None) -> None:
@@ -129,17 +127,22 @@ class FakeCluster:
         self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH
     ) -> Sequence[Way]:
         asked = ways(name, self.names() if peers is None else peers, direction)
-        self.cut |= {way for way in asked if name not in self.numb_names}
+        if name not in self.numb_names:
+            self.cuts.add(name, peers, direction, asked)
         return asked
 
     def rejoin(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
-        self.cut -= {*ways(name, self.names() if peers is None else peers, direction)}
+        self.cuts.end(name, peers, direction)
+
+    @property
+    def cut(self) -> frozenset[Way]:
+        return self.cuts.ways
 
     def passing(self, ways: Collection[Way]) -> Sequence[Way]:
         return [way for way in ways if way not in self.cut]
 
     def heal(self) -> None:
-        self.cut.clear()
+        self.cuts.clear()
 
     def client_links(self) -> Mapping[Address, Address]:
         return {}

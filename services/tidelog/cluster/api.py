@@ -131,8 +131,6 @@ class Cluster(Protocol):
         """SIGKILL; returns when the process is gone."""
         ...
 
-    def restart(self, name: str) -> None: ...
-
     def bounce(self, name: str) -> float:
         """SIGKILL and a start, with nothing between them. Returns when the next process runs: for how many seconds none ran, from
         the end of one to the beginning of the other, whatever it took to ask for them."""
@@ -154,7 +152,7 @@ class Cluster(Protocol):
         ...
 
     def rejoin(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
-        """Ends what `isolate` did with the same arguments."""
+        """Ends what `isolate` did with the same arguments. What another call has cut stays cut."""
         ...
 
     def passing(self, ways: Collection[Way]) -> Sequence[Way]:

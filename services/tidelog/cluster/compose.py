@@ -33,6 +33,7 @@ from tidelog.cluster.api import (
 )
 from tidelog.cluster.container_exec import run_in
 from tidelog.cluster.container_files import ContainerFiles
+from tidelog.cluster.cuts import Cuts
 from tidelog.cluster.proxy import Proxy, link_clients
 from tidelog.cluster.scrape_targets import ScrapeTargets
 from tidelog.cluster.sessions import sessions_at
@@ -67,8 +68,7 @@ class ComposeCluster:
         self.overrides = overrides
         self._lock = threading.Lock()
         """Held by whoever changes rules: several faults may be in force at a time, each in a thread of its own."""
-        self._cuts: set[Way] = set()
-        """Between containers."""
+        self._cuts = Cuts()
         self._loss: dict[str, float] = {}
         """Share of packets by container."""
         self._ruled: set[str] = set()
@@ -125,10 +125,6 @@ class ComposeCluster:
         self._alive(name).kill()
         self._gone(name)
 
-    def restart(self, name: str) -> None:
-        self.stop(name)
-        self.start(name)
-
     def bounce(self, name: str) -> float:
         # The engine answers a SIGKILL when the container has ended, and takes its next order at once: whatever is looked at
         # and set is so behind both. A process that is replaced within a container that lives on would be no container that
@@ -166,16 +162,14 @@ class ComposeCluster:
         for way in _of_clients(cut):
             self._clients_proxy.cut(*way)
         with self._lock:
-            self._cuts |= {*cut} - {*_of_clients(cut)}
+            self._cuts.add(name, peers, direction, cut)
             self._enforce()
         return cut
 
     def rejoin(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
-        joined = self._linked(name, peers, direction)
-        for way in _of_clients(joined):
-            self._clients_proxy.join(*way)
         with self._lock:
-            self._cuts -= {*joined}
+            for way in _of_clients(self._cuts.end(name, peers, direction)):
+                self._clients_proxy.join(*way)
             self._enforce()
 
     def passing(self, ways: Collection[Way]) -> Sequence[Way]:
@@ -329,7 +323,7 @@ class ComposeCluster:
         return found
 
     def _rules(self, name: str, containers: Mapping[str, Any]) -> netfilter.Rules:
-        senders = [sender for sender, receiver in self._cuts if receiver == name and sender in containers]
+        senders = [sender for sender, receiver in self._cuts.ways if receiver == name and sender in containers]
         silenced = [address for sender in senders for address in _shared(containers[sender], containers[name])]
         return netfilter.Rules(silenced=frozenset(silenced), loss=self._loss.get(name, 0.0))
 

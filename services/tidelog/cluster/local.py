@@ -31,6 +31,7 @@ from tidelog.cluster.api import (
     kind_of,
     ways,
 )
+from tidelog.cluster.cuts import Cuts
 from tidelog.cluster.files import LocalFiles
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.guard import Guard
@@ -64,6 +65,7 @@ class LocalCluster:
         self._plan: Plan | None = None
         self._processes: dict[str, OsProcess] = {}
         self._proxy: Proxy | None = None
+        self._cuts = Cuts()
         self._guard: Guard | None = None
         self._client_links: Mapping[Address, Address] = {}
         self._trees: dict[str, Path] = {}
@@ -180,10 +182,6 @@ class LocalCluster:
         self._process(name).kill()
         self._refuse(name)
 
-    def restart(self, name: str) -> None:
-        self.stop(name)
-        self.start(name)
-
     def bounce(self, name: str) -> float:
         began = time.monotonic()
         self.kill(name)
@@ -205,19 +203,21 @@ class LocalCluster:
     def isolate(
         self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH
     ) -> Sequence[Way]:
-        cut = ways(name, self._linked(name, peers), direction)
+        cut, proxy = ways(name, self._linked(name, peers), direction), self.proxy
+        self._cuts.add(name, peers, direction, cut)
         for way in cut:
-            self.proxy.cut(*way)
+            proxy.cut(*way)
         return cut
 
     def rejoin(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
-        for way in ways(name, self._linked(name, peers), direction):
+        for way in self._cuts.end(name, peers, direction):
             self.proxy.join(*way)
 
     def passing(self, ways: Collection[Way]) -> Sequence[Way]:
         return self.proxy.passing(ways)
 
     def heal(self) -> None:
+        self._cuts.clear()
         if self._proxy is not None:
             self._proxy.heal_all()
 

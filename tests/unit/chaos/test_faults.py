@@ -244,6 +244,42 @@ async def test_a_cut_ends_alone_and_leaves_the_other_one(cluster: FakeCluster) -
     assert cluster.cut == set(ways("broker-2", ["controller-1"]))
 
 
+async def test_a_link_that_two_cuts_share_is_cut_until_both_end(cluster: FakeCluster) -> None:
+    bed = fake_bed(cluster)
+    one = await inject(bed, "isolate", "broker-1", peers="all brokers")
+    other = await inject(bed, "isolate", "broker-2", peers="all brokers")
+    await one.heal()
+    assert cluster.cut == set(ways("broker-2", ["broker-1", "broker-3"]))
+    await other.heal()
+    assert not cluster.cut
+
+
+@pytest.mark.parametrize("name", ["stop", "restart", "rolling-restart"])
+def test_what_does_not_end_in_time_is_killed_and_started(cluster: FakeCluster, name: str) -> None:
+    def stop(process: str, timeout_s: float = 30.0) -> None:
+        raise ClusterError(f"no end of {process} within {timeout_s:g} s")
+
+    cluster.stop = stop  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="no end of broker-1 within 30 s"):
+        run(inject(fake_bed(cluster), name, "broker-1", "broker-2"))
+    assert cluster.done == [("kill", "broker-1"), ("start", "broker-1")]
+
+
+def test_what_ends_at_last_while_it_is_undone_is_started(cluster: FakeCluster) -> None:
+    def stop(process: str, timeout_s: float = 30.0) -> None:
+        raise ClusterError("too late")
+
+    def kill(process: str) -> None:
+        cluster.states[process] = State.STOPPED
+        raise ClusterError(f"{process} does not run")
+
+    cluster.stop, cluster.kill = stop, kill  # type: ignore[method-assign]
+    bed = fake_bed(cluster)
+    with pytest.raises(ClusterError, match="too late"):
+        run(inject(bed, "stop", "broker-1"))
+    assert cluster.done == [("start", "broker-1")] and bed.in_force.left == []
+
+
 def test_a_cut_between_processes_of_which_none_runs_is_a_miss(cluster: FakeCluster) -> None:
     cluster.states |= dict.fromkeys(("broker-2", "broker-3"), State.STOPPED)
     with pytest.raises(FaultMissed, match="nobody runs at both ends of a link of broker-2"):

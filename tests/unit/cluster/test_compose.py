@@ -131,6 +131,17 @@ def test_a_cut_ends_alone(world: World, cluster: ComposeCluster) -> None:
     assert set(world.rules.values()) == {Rules()}
 
 
+def test_a_link_that_two_cuts_share_is_cut_until_both_end(world: World, cluster: ComposeCluster) -> None:
+    cluster.isolate("broker-1")
+    cluster.isolate("broker-2")
+    cluster.rejoin("broker-1")
+    assert world.silenced("broker-1") == world.containers["broker-2"].addresses
+    cluster.rejoin("broker-1")  # once more: there is nothing left of it
+    assert world.silenced("broker-1")
+    cluster.rejoin("broker-2")
+    assert set(world.rules.values()) == {Rules()}
+
+
 @pytest.mark.parametrize("restarted", ["broker-1", "broker-2"])
 def test_a_cut_outlives_the_restart_of_either_end(world: World, cluster: ComposeCluster, restarted: str) -> None:
     cluster.isolate("broker-1", ["broker-2"])

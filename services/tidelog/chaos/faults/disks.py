@@ -6,10 +6,10 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, one_of, parameter, to_the_end, undo_each
-from tidelog.chaos.faults.processes import killed, start_stopped, state_of
+from tidelog.chaos.faults.processes import end, killed, start_stopped
 from tidelog.chaos.faults.transactions import write_until
 from tidelog.chaos.quantities import count, size
-from tidelog.cluster.api import BROKER, ZOOKEEPER, Cluster, ClusterError, State, kind_of
+from tidelog.cluster.api import BROKER, ZOOKEEPER, Cluster, ClusterError, kind_of
 from tidelog.cluster.files import DataFiles
 from tidelog.storage import epoch_journal
 from tidelog.storage.data_dir import CLEAN_FILE
@@ -144,14 +144,9 @@ def _serve_nobody(cluster: Cluster, servers: Sequence[str]) -> bool:
 
 def _give_room(cluster: Cluster, targets: Sequence[str], servers: Sequence[str]) -> None:
     """A ZooKeeper server that could not log either has ended or tries for ever to follow: with room it begins anew."""
-
-    def end(server: str) -> None:
-        if state_of(cluster, server) is not State.STOPPED:
-            cluster.kill(server)
-
     undo_each(
         [
-            *(partial(end, server) for server in servers),
+            *(partial(end, cluster, server) for server in servers),
             *(partial(cluster.free_disk, target) for target in targets),
             partial(start_stopped, cluster, servers),
         ]

@@ -1,18 +1,19 @@
 """Faults of processes: they die, are stopped in order, stand still, or come back at once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final, Self
 
 from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end, undo_each
 from tidelog.chaos.quantities import duration
-from tidelog.cluster.api import BROKER, KINDS, ZOOKEEPER, Cluster, Pause, State, broker_id_of, kind_of
+from tidelog.cluster.api import BROKER, KINDS, ZOOKEEPER, Cluster, ClusterError, Pause, State, broker_id_of, kind_of
 from tidelog.storage.data_dir import CLEAN_FILE
 from tidelog.wire.znodes import broker_path
 
 PROCESSES: Final = frozenset(KINDS)
 NO_QUORUM_WITHIN_S: Final = 15.0
+ENDS_WITHIN_S: Final = 30.0
 REGISTERS_WITHIN_S: Final = 60.0
 """Longer than any session lasts: whoever waits for a registration that does not come sees the end of the session first."""
 
@@ -44,10 +45,11 @@ class Stop(Fault):
     within: float = parameter("30s", duration, "how long each may take to end")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
-        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+        asked: set[str] = set()
+        async with bed.injecting(self, targets, partial(_start_ended, bed.cluster, targets, asked)) as injected:
             for target in targets:
                 began_at = bed.clock.now()
-                await to_the_end(bed.cluster.stop, target, self.within)
+                await _ended(bed.cluster, target, asked, self.within)
                 took_s = bed.clock.now() - began_at
                 ended = await to_the_end(_ending, bed.cluster, target)
                 injected.observed[target] = {"took_s": took_s, **ended}
@@ -155,10 +157,12 @@ class Restart(Fault):
     hits: ClassVar[frozenset[str]] = PROCESSES
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
-        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+        asked: set[str] = set()
+        async with bed.injecting(self, targets, partial(_start_ended, bed.cluster, targets, asked)) as injected:
             before = _lives(bed.cluster)
             for target in targets:
-                await to_the_end(bed.cluster.restart, target)
+                await _ended(bed.cluster, target, asked)
+                await to_the_end(bed.cluster.start, target)
             _check_new(before, _lives(bed.cluster), targets)
             injected.effect = f"{', '.join(targets)} restarted"
         return injected
@@ -175,10 +179,12 @@ class RollingRestart(Fault):
     settle: float = parameter("1m", duration, "how long every ISR may take to be full after each")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
-        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+        asked: set[str] = set()
+        async with bed.injecting(self, targets, partial(_start_ended, bed.cluster, targets, asked)) as injected:
             before = _lives(bed.cluster)
             for target in targets:
-                await to_the_end(bed.cluster.restart, target)
+                await _ended(bed.cluster, target, asked)
+                await to_the_end(bed.cluster.start, target)
                 bed.say(f"{target} restarted")
                 await bed.admin.wait_until_led(bed.topic, in_sync=True, timeout_s=self.settle)
             _check_new(before, _lives(bed.cluster), targets)
@@ -211,6 +217,28 @@ async def killed(cluster: Cluster, targets: Sequence[str]) -> None:
     for target in targets:
         await to_the_end(cluster.kill, target)
     check_state(cluster, targets, State.STOPPED)
+
+
+async def _ended(cluster: Cluster, target: str, asked: set[str], within_s: float = ENDS_WITHIN_S) -> None:
+    """Returns when it has ended in order. `asked` has it while it was asked to."""
+    asked.add(target)
+    await to_the_end(cluster.stop, target, within_s)
+    asked.discard(target)
+
+
+def _start_ended(cluster: Cluster, targets: Sequence[str], asked: Collection[str]) -> None:
+    """What was asked to end and still runs is killed first: it would end later, with nothing left to start it."""
+    undo_each([*(partial(end, cluster, target) for target in asked), partial(start_stopped, cluster, targets)])
+
+
+def end(cluster: Cluster, name: str) -> None:
+    """Kills it unless it has ended."""
+    try:
+        if state_of(cluster, name) is not State.STOPPED:
+            cluster.kill(name)
+    except ClusterError:
+        if state_of(cluster, name) is not State.STOPPED:  # else it ended in between
+            raise
 
 
 def start_stopped(cluster: Cluster, targets: Sequence[str]) -> None:
