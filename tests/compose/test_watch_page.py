@@ -46,10 +46,15 @@ def test_a_container_that_is_killed_is_seen_on_the_page(project: ComposeProject,
 
 
 def test_a_page_on_the_host_breaks_the_containers(project: ComposeProject, opened: Opened) -> None:
-    def marked() -> dict[str, str]:
-        """Faults that boards show."""
-        found = project.prometheus("/api/v1/query", query="tidelog_chaos_fault_active")["result"]
-        return {f"{each['metric']['fault']} {each['metric']['target']}": each["value"][1] for each in found}
+    def becomes_marked(fault: str, value: str) -> None:
+        """Boards show a fault that is 1."""
+
+        def is_marked() -> bool:
+            found = project.prometheus("/api/v1/query", query="tidelog_chaos_fault_active")["result"]
+            marks = {f"{each['metric']['fault']} {each['metric']['target']}": each["value"][1] for each in found}
+            return marks.get(fault) == value
+
+        until(is_marked, f"{fault} being {value} on the boards", timeout_s=30, interval_s=0.5)
 
     servers = ("--bootstrap-server", project.bootstrap_servers)
     with served("watch", "--web", "--faults", *servers, cwd=ROOT, env=project.environment()) as address:
@@ -66,9 +71,10 @@ def test_a_page_on_the_host_breaks_the_containers(project: ComposeProject, opene
             ".innerText.includes('leads')",
             arg=[ROW, leader.removeprefix("broker-")],
         )
-        until(lambda: marked().get(f"isolate {leader}") == "1", "a fault on the boards", timeout_s=30, interval_s=0.5)
+        becomes_marked(f"isolate {leader}", "1")
         opened.form("h")
         opened.press("Enter", "Escape")
         opened.shows("#story", f"isolate {leader} is healed")
         opened.shows(ROW, ALL_IN_SYNC)
+        becomes_marked(f"isolate {leader}", "0")
         assert opened.complaints == []

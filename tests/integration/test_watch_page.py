@@ -68,7 +68,9 @@ def test_a_leader_is_killed_and_healed_by_keyboard(cluster: LocalCluster, base: 
         now = opened.text("#time")
         opened.press("Escape", "ArrowLeft")
         page.wait_for_function("before => document.querySelector('#time').innerText !== before", arg=now)
+        opened.shows("#note", "what you do happens now, and not at the moment shown")
         opened.press("End")
+        page.wait_for_function("() => document.querySelector('#note').innerText === ''")
 
         opened.form("h")
         opened.press("Enter", "Escape")

@@ -13,9 +13,10 @@ from tidelog.chaos.injector import Injector
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.quantities import count, duration
 from tidelog.chaos.targets import check_hits, parse, resolve
+from tidelog.client.observer import repeat
 from tidelog.client.overview import Overview
-from tidelog.cluster.api import CLIENT, KINDS, Cluster, ClusterError, State, broker_name
-from tidelog.page.live import Note
+from tidelog.cluster.api import CLIENT, KINDS, Cluster, ClusterError, ProcessStatus, State, broker_name
+from tidelog.page.live import LOOK_S, Note
 from tidelog.page.source import File, Refused
 from tidelog.runtime.tasks import Supervisor
 
@@ -26,6 +27,7 @@ OF_A_TOPIC: Final = ("rolling-restart", "torn-tail", "bit-flip")
 """Faults that look at one topic."""
 _GROUPS: Final = {"processes": "process", "links": "link", "disks": "Disks"}
 """Headings of the page, by the module of a fault."""
+STALE_S: Final = 3.0
 FAILURES: Final = (*MISSES, OSError)
 """Errors of a fault that is not to be; those of the container engine are OSErrors."""
 _UP: Final = "up"
@@ -51,9 +53,25 @@ class FaultDesk:
         self._injector = Injector(self, metrics)
         self._groups: list[Supervisor] = []
         """The tasks of each fault: a bug of one ends no other."""
-        self._beginning: dict[str, str] = {}
-        """Faults whose effect was not seen yet, by process."""
+        self._beginning: dict[str, Supervisor] = {}
+        """Tasks of faults whose effect was not seen yet, by process."""
+        self._statuses: Sequence[ProcessStatus] = ()
+        self._looked_at = bed.clock.now()
+        self._problem = ""
+        """The error of the last look at processes, if it has failed."""
         self._offered = {name: fault for name, fault in FAULTS.items() if _possible(fault, bed.on, bed.cluster)}
+
+    def start(self) -> None:
+        """Begins to look at processes. A container engine that hangs holds up nothing else."""
+        self._tasks("processes").start("processes", repeat(self._bed.clock, LOOK_S, self.look))
+
+    async def look(self) -> None:
+        """Asks once for the state of all processes."""
+        try:
+            self._statuses, self._problem = await to_the_end(self._bed.cluster.status), ""
+        except (ClusterError, OSError) as error:  # of the container engine, too
+            self._statuses, self._problem = (), str(error)
+        self._looked_at = self._bed.clock.now()
 
     async def stop(self) -> None:
         """Returns when nothing begins or ends any more, also if it is cancelled: then it is safe to undo what is left."""
@@ -82,26 +100,25 @@ class FaultDesk:
         fields = [{**_field("process", "process", needed=False), "about": "default: all faults"}]
         return [*map(_act, self._offered.values()), {**heal, "fields": fields}]
 
-    async def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
+    def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
         """Adds to a picture what brokers do not tell: faults, paused processes, and those that no broker knows."""
         if not seen.problem and seen.described_at is not None:
             partitions = [each for topic in seen.topics for each in topic.partitions]
             self._injector.looked(partitions, seen.described_at - self._began)
         picture["faults"] += [each.text for each in self._injector.active.values()]
-        picture["faults"] += [f"{each} begins" for each in dict.fromkeys(self._beginning.values())]
+        picture["faults"] += [f"{each.name} begins" for each in dict.fromkeys(self._beginning.values())]
         picture["faults"] += [_left(each) for each in self._undone()]
         rows = {row["name"]: row for row in picture["processes"]}
-        try:
-            statuses = await to_the_end(self._bed.cluster.status)
-        except (ClusterError, OSError) as error:  # of the container engine, too
-            picture["faults"].append(str(error))
-            return
-        down = {each.name for each in statuses if each.state is State.STOPPED}
+        if self._problem:
+            picture["faults"].append(self._problem)
+        elif (ago_s := self._bed.clock.now() - self._looked_at) > STALE_S:
+            picture["faults"].append(f"no word of the state of processes for {ago_s:.0f} s")
+        down = {each.name for each in self._statuses if each.state is State.STOPPED}
         for row in picture["partitions"]:
             for replica in row["replicas"]:
                 if broker_name(replica["broker"]) in down:
                     replica["state"] = _DOWN
-        for each in statuses:
+        for each in self._statuses:
             state = _STATES.get(each.state, _UP)
             if each.name not in rows:
                 row = {"name": each.name, "kind": each.kind, "state": state, "note": "", "faults": []}
@@ -152,12 +169,15 @@ class FaultDesk:
             number for number, each in self._injector.active.items() if not process or process in each.injected.targets
         ]
         undone = [each for each in self._undone() if not process or process in each.targets]
-        if not numbers and not undone:
+        begun = {tasks: None for each, tasks in self._beginning.items() if not process or process == each}
+        if not numbers and not undone and not begun:
             raise Refused(f"no fault of this page is in force{f' at {process}' if process else ''}")
         for number in numbers:
             self._tasks(HEAL).start(HEAL, self._heal(number))
         for each in undone:
             self._tasks(HEAL).start(HEAL, self._undo(each))
+        for tasks in begun:
+            self._tasks(HEAL).start(HEAL, tasks.stop())
 
     def _undone(self) -> list[Injected]:
         """Returns what is left of faults that took no effect and could not be undone."""
@@ -199,15 +219,16 @@ class FaultDesk:
             if other := self._at(each):
                 raise Refused(f"{each}: {other} is in force or begins there; heal it first")
         text = f"{name} {target.text}"
-        self._beginning |= dict.fromkeys(targets, text)
         bed = replace(self._bed, topic=topic, tasks=self._tasks(text))
+        self._beginning |= dict.fromkeys(targets, bed.tasks)
         bed.tasks.start(text, self._play(bed, fault, targets, text, ends_s))
 
     def _at(self, process: str) -> str:
         """Returns the fault that is in force or begins at a process; "" if there is none."""
         found = (each.text for each in self._injector.active.values() if process in each.injected.targets)
         left = (_left(each) for each in self._undone() if process in each.targets)
-        return self._beginning.get(process) or next(found, "") or next(left, "")
+        begins = self._beginning.get(process)
+        return begins.name if begins else next(found, "") or next(left, "")
 
     async def _play(self, bed: Bed, fault: Fault, targets: Sequence[str], text: str, ends_s: float | None) -> None:
         try:
@@ -216,6 +237,9 @@ class FaultDesk:
             self._notes.append(Note(f"{text} took no effect: {error}", tuple(targets), mends=True))
             self._failed(f"{text}: {error}")
             return
+        except asyncio.CancelledError:
+            self._notes.append(Note(f"{text} is ended before its effect was seen", tuple(targets), mends=True))
+            raise
         finally:
             for each in targets:
                 del self._beginning[each]

@@ -1,4 +1,4 @@
-"""Which links are cut. Where two cuts overlap, a link is whole again when both have ended."""
+"""The links that are cut. Where two cuts overlap, a link is whole again when both have ended."""
 
 from collections.abc import Collection, Sequence
 

@@ -30,9 +30,11 @@ class Note(NamedTuple):
 class Desk(Protocol):
     """Breaks the cluster."""
 
+    def start(self) -> None: ...
+
     def acts(self) -> list[dict[str, Any]]: ...
 
-    async def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
+    def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
         """Adds to a picture what brokers do not tell."""
         ...
 
@@ -40,10 +42,9 @@ class Desk(Protocol):
 class LiveSource:
     """Tells a hub of a cluster. It changes nothing there, and takes no commands.
 
-    observer, follower: where pictures and events come from; `run` starts them, and the caller stops them.
+    observer, follower, desk: `run` starts them, and the caller stops them.
     about: a line about the cluster.
     notes: what is told beside protocol events; it is emptied.
-    desk: what breaks the cluster, if anything does.
     """
 
     def __init__(
@@ -70,7 +71,10 @@ class LiveSource:
 
     async def run(self) -> None:
         """Runs until it is cancelled. The cluster may go and come back meanwhile."""
-        acts = [] if self._desk is None else self._desk.acts()
+        acts = []
+        if self._desk is not None:
+            acts = self._desk.acts()
+            self._desk.start()
         self._hub.tell("hello", hello("live", "Tidelog", self._about, "followed", wall_ms=self._began_ms, acts=acts))
         self._follower.start()
         self._observer.start()
@@ -83,7 +87,7 @@ class LiveSource:
                 seen = self._observer.overview
                 picture = self._pictures.picture(seen, self._events.count)
                 if self._desk is not None:
-                    await self._desk.complete(seen, picture)
+                    self._desk.complete(seen, picture)
                 self._hub.tell("picture", picture)
                 moment = {"t": picture["t"], "n": picture["n"]}
                 self._hub.tell("time", {**moment, "playing": True, "speed": 1.0, "end": moment, "busy": None})

@@ -40,7 +40,8 @@ class Scene:
         found = seen or overview(topic("t", partition(replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)))
         found = replace(found, described_at=self.bed.clock.now() - ago_s)
         picture = Pictures(0).picture(found, 0)
-        await self.desk.complete(found, picture)
+        await self.desk.look()
+        self.desk.complete(found, picture)
         return picture
 
     def told(self) -> list[str]:
@@ -321,6 +322,60 @@ async def end_in_the_middle(scene: Scene) -> None:
     with pytest.raises(asyncio.CancelledError):
         await ending
     assert scene.cluster.done == [("stop", "broker-1"), ("start", "broker-1")]
+
+
+async def test_a_fault_that_begins_is_ended_by_a_heal() -> None:
+    scene = Scene(on=On.COMPOSE)
+    scene.cluster.numb_names.add("broker-1")
+    await scene.act("packet-loss", process="broker-1")
+    await asyncio.sleep(1.0)
+    assert (await scene.picture())["faults"] == ["packet-loss broker-1 begins"] and scene.cluster.loss["broker-1"]
+    with pytest.raises(Refused, match="no fault of this page is in force at broker-2"):
+        await scene.act("heal", process="broker-2")
+    await scene.act("heal", process="broker-1")
+    await eventually(lambda: len(scene.notes) == 2)
+    ended = "packet-loss broker-1 is ended before its effect was seen"
+    assert scene.notes[1] == Note(ended, ("broker-1",), mends=True)
+    assert not scene.cluster.loss["broker-1"] and (await scene.picture())["faults"] == [] and not scene.failed
+    scene.cluster.numb_names.clear()
+    await scene.act("kill", process="broker-1")
+    await eventually(lambda: scene.cluster.states["broker-1"] is State.STOPPED)
+
+
+def test_a_heal_waits_for_what_it_interrupts() -> None:
+    scene = Scene()
+    run(heal_in_the_middle(scene))
+    assert scene.cluster.done == [("kill", "broker-1"), ("start", "broker-1")]
+
+
+async def heal_in_the_middle(scene: Scene) -> None:
+    gate = scene.cluster.kill = Gate(scene.cluster.kill)  # type: ignore[method-assign, assignment]
+    await scene.act("kill", process="broker-1")
+    await eventually(gate.reached.is_set)
+    for _ in range(2):
+        await scene.act("heal")
+    gate.open.set()
+    await eventually(lambda: len(scene.notes) == 2)
+    await scene.desk.stop()
+
+
+def test_an_engine_that_hangs_holds_up_no_picture() -> None:
+    run(pictures_beside_a_hanging_engine(Scene()))
+
+
+async def pictures_beside_a_hanging_engine(scene: Scene) -> None:
+    status = scene.cluster.status
+    gate = Gate(lambda name: None)
+    scene.cluster.status = lambda: (gate(""), status())[1]  # type: ignore[method-assign]
+    scene.bed.clock.now = lambda: asyncio.get_running_loop().time() + 10.0 * gate.reached.is_set()  # type: ignore[method-assign]
+    scene.desk.start()
+    await eventually(gate.reached.is_set)
+    seen = overview(topic("t", partition()))
+    picture = Pictures(0).picture(seen, 0)
+    scene.desk.complete(seen, picture)
+    assert picture["faults"] == ["no word of the state of processes for 10 s"]
+    gate.open.set()
+    await scene.desk.stop()
 
 
 async def test_what_could_not_be_undone_is_shown_and_healed() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tidelog.client.records import Record, encode_batch
 from tidelog.cluster import plan as planning
-from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.breaking import breaking
+from tidelog.cluster.local import LocalCluster, local_name
 from tidelog.cluster.process_life import life_of
 from tidelog.wire.batch import stamp, validate_produce
 from unit.cli.conftest import Tidelog
@@ -107,6 +108,17 @@ def test_log_dump_refuses_a_file_that_is_no_segment(tidelog: Tidelog, tmp_path: 
     copied = good.rename(tmp_path / "copy")
     copied.write_bytes(copied.read_bytes()[:-1])
     assert "damaged: " in tidelog("log", "dump", "copy").error
+
+
+def test_what_is_being_broken_is_not_taken_down(tidelog: Tidelog, tmp_path: Path) -> None:
+    base = tmp_path / "data/local"
+    base.mkdir(parents=True)
+    (base / "cluster.json").write_text(planning.to_json(planning.make_plan((0,), 1, 1, count(20_000))))
+    with breaking(local_name(base)):
+        refused = tidelog("local", "down")
+    assert (refused.exit_code, refused.out) == (1, b"")
+    assert f"another program is breaking {local_name(base)}: try again when it has ended" in refused.error
+    assert tidelog("local", "down").text.endswith("is down.\n")
 
 
 @pytest.fixture

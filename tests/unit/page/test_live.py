@@ -8,6 +8,7 @@ from helpers.brokers import Brokers, brokers
 from helpers.overviews import broker, group, later, overview, partition, topic
 from helpers.watched import request
 from tidelog.client.observer import ClusterObserver
+from tidelog.client.overview import Overview
 from tidelog.page.hub import Hub
 from tidelog.page.live import LOOK_S, LiveSource, Note
 from tidelog.page.messages import PARTITIONS_MAX
@@ -121,14 +122,31 @@ class Shown:
         return [event for events in self.all("events") for event in events]
 
 
+class Desk:
+    """Finds a fault in each picture."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    def start(self) -> None:
+        self.starts += 1
+
+    def acts(self) -> list[dict[str, Any]]:
+        return [{"do": "kill"}]
+
+    def complete(self, seen: Overview, picture: dict[str, Any]) -> None:
+        picture["faults"].append(f"one of {len(seen.brokers)} brokers is slow")
+
+
 @asynccontextmanager
-async def live(cluster: Brokers) -> AsyncIterator[Shown]:
-    shown, hub, notes = Shown(), Hub(), list[Note]()
+async def live(cluster: Brokers, notes: list[Note] | None = None, desk: Desk | None = None) -> AsyncIterator[Shown]:
+    shown, hub = Shown(), Hub()
+    notes = [] if notes is None else notes
     hub.tell = lambda kind, content: shown.messages.append((kind, content))  # type: ignore[method-assign]
     ports = cluster.ports_of("page")
     observer = ClusterObserver(cluster.bootstrap, ports, LOOK_S)
     follower = ProtocolWatch(cluster.bootstrap, ports, request(last=100), lambda text: notes.append(Note(text)))
-    source = LiveSource(hub, observer, follower, ports.clock, about="a cluster", notes=notes)
+    source = LiveSource(hub, observer, follower, ports.clock, about="a cluster", notes=notes, desk=desk)
     tasks = Supervisor("page")
     tasks.start("source", source.run())
     try:
@@ -158,3 +176,22 @@ async def test_a_broker_that_dies_is_seen_in_events_and_pictures() -> None:
         numbers = [event["n"] for event in shown.events]
         assert numbers == list(range(len(numbers))) and shown.all("time")[-1]["n"] == picture["n"] <= len(numbers)
         assert 8 <= len(shown.all("picture")) <= 12, "one a second"
+
+
+async def test_what_breaks_the_cluster_is_on_the_page() -> None:
+    cluster, notes, desk = await brokers(3), list[Note](), Desk()
+    async with live(cluster, notes, desk) as shown:
+        await cluster.wait(2.0)
+        assert desk.starts == 1 and shown.all("hello")[0]["acts"] == [{"do": "kill"}]
+        assert shown.all("picture")[-1]["faults"] == ["one of 3 brokers is slow"]
+        notes += [
+            Note("kill broker-1 begins", ("broker-1",)),
+            Note("kill broker-1 is healed", ("broker-1",), mends=True),
+        ]
+        await cluster.wait(0.2)
+        acts = [each for each in shown.events if each["kind"] == "act"]
+        assert [(each["text"], each["struck"]) for each in acts[-2:]] == [
+            ("kill broker-1 begins", ["broker-1"]),
+            ("kill broker-1 is healed", ["broker-1"]),
+        ]
+        assert not notes

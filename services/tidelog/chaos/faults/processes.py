@@ -227,7 +227,7 @@ async def _ended(cluster: Cluster, target: str, asked: set[str], within_s: float
 
 
 def _start_ended(cluster: Cluster, targets: Sequence[str], asked: Collection[str]) -> None:
-    """What was asked to end and still runs is killed first: it would end later, with nothing left to start it."""
+    """Starts what does not run. A process that was asked to end, and still runs, is killed first: it would end later."""
     undo_each([*(partial(end, cluster, target) for target in asked), partial(start_stopped, cluster, targets)])
 
 

@@ -91,10 +91,20 @@ def up(
 def down(base: DirOption = LOCAL_DIR) -> None:
     """End every process of the cluster; its files stay, and `up` starts it again with them.
 
+    Refused while a page or a run breaks the cluster, which would start a process of it in the end.
+
     Example: tidelog local down
     """
-    _act(base, lambda cluster: cluster.down())
+    _act(base, _down)
     print(f"The cluster in {base} is down.")
+
+
+def _down(cluster: "LocalCluster") -> None:
+    from tidelog.cluster.breaking import breaking
+    from tidelog.cluster.local import local_name
+
+    with breaking(local_name(cluster.base)):
+        cluster.down()
 
 
 @app.command()

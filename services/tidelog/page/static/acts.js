@@ -19,10 +19,10 @@ let focus = false;
 
 export const actOf = (name) => state.hello?.acts?.find((act) => act.do === name);
 
-// What happens to the events after the moment shown if something is done now.
+// When something happens that is done while a moment of the past is shown.
 export function pastNote() {
   const { t, n } = shown();
-  return driven() && n < end().n ? `at ${timeText(t)}; later events are dropped` : "";
+  return n >= end().n ? "" : driven() ? `at ${timeText(t)}; later events are dropped` : "now, and not at the moment shown";
 }
 
 function isQuick(act) {
