@@ -13,9 +13,15 @@ from tidelog.lab import story_file
 
 SCRIPT: Final = """
 import json, sys
+from multiprocessing import Pool
 from tidelog.lab import story_file
 from tidelog.lab.play import play
-digests = {path.stem: play(story_file.load(path)).digest for path in story_file.lessons()}
+
+def digest(path):
+    return path.stem, play(story_file.load(path)).digest
+
+with Pool() as pool:
+    digests = dict(pool.imap_unordered(digest, story_file.lessons()))
 print(json.dumps([sys.version_info[:2], digests]))
 """
 
