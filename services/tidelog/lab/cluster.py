@@ -36,7 +36,7 @@ RESTART_S: Final = 60.0
 LOOK_S: Final = 0.1
 BURST_S: Final = 0.1
 """A steady load sends its records in bursts, at this distance."""
-RECORDS_MAX: Final = 120_000
+RECORDS_MAX: Final = 80_000
 """All records of a lab are kept in memory, more than a kilobyte for each; one that is left open for a day has 300 MB in all."""
 FULL: Final = 0
 ALIVE: Final = "alive"
@@ -480,12 +480,13 @@ class LabCluster(Shown):
         }
         readable = {tp: records for tp, records in found.items() if records is not None}
         unread, now = [tp for tp in found if tp not in readable], self.now()
+        records = [record for some in readable.values() for record in some]
+        look = polled("", 0, now, now, records, final=True)
         final: list[Record] = []
         for number in range(FINAL_READERS if readable else 0):
             name = f"look-{number}"
             final.append(Ownership(now, ASSIGNED, name, tuple(readable), final=True))
-            records = [record for some in readable.values() for record in some]
-            final.append(polled(name, -1 - number, now, now, records, final=True))
+            final.append(look._replace(process=name, id=-1 - number))
         history = [*self.clients.history, *self._watermarks()]
         return judge(history, final, unread, lost=lost, began=now, now=now)
 
