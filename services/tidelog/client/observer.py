@@ -72,7 +72,7 @@ class ClusterObserver:
         self._groups = groups
         self._on_look = on_look
         self._doors = parse_bootstrap(bootstrap)
-        """Addresses to ask about the cluster, in this order: one that fails goes to the end."""
+        """Addresses to ask about the cluster, in this order: one that fails or knows nothing goes to the end."""
         self._asked = asyncio.Event()
         """Set when every source was asked once, or a loop has failed."""
         self._supervisor = Supervisor("observer", lambda task: self._asked.set())
@@ -145,7 +145,8 @@ class ClusterObserver:
                 why = _why(error)
                 continue
             if not metadata.brokers_info:
-                continue  # it has just started and knows nothing yet
+                self._ask_last(door)  # it has just started and knows nothing yet
+                continue
             self._learn({BrokerId(each.id): Address(each.host, each.port) for each in metadata.brokers_info})
             try:
                 cluster = await self._ask_door(

@@ -279,6 +279,22 @@ async def test_without_a_controller_brokers_are_seen_and_the_next_look_asks_else
         assert Counter(problems) == {"": 5, "no answer": 1}, "one broker alone is cut off from the controller"
 
 
+async def test_a_door_that_knows_nothing_yet_is_asked_last() -> None:
+    cluster, _ = await filled()
+
+    async def started(call: Call) -> Any:
+        if call.method == "ClusterMetadata" and cluster.broker_of(call) == 1:
+            return replace(await call.serve(), brokers_info=())
+        return NotImplemented
+
+    cluster.faults.append(started)
+    async with watching(cluster) as watched:
+        assert (await watched.first()).problem == ""
+        await watched.after(4 * PERIOD_S)
+        asked = [cluster.broker_of(call) for call in cluster.of("ClusterMetadata")]
+        assert asked[:2] == [1, 2] and set(asked[2:]) == {2}
+
+
 async def test_a_group_is_gone_when_every_shard_is_served_and_nobody_names_it() -> None:
     cluster, groups = await filled()
     vacant = True
