@@ -81,7 +81,7 @@ class ClusterObserver:
         self._live: frozenset[BrokerId] = frozenset()
         self._wanted: dict[BrokerId, list[m.ListOffsetsPartition]] = {}
         self._coordinated: dict[BrokerId, GroupsLook] = {}
-        """The newest answer of each broker."""
+        """The newest look at each broker."""
 
     def start(self) -> None:
         self._start("cluster", self._look_at_cluster)
@@ -261,11 +261,10 @@ class ClusterObserver:
     def _take(self, replicas: ReplicasLook, groups: GroupsLook) -> None:
         seen, number = self._seen, replicas.broker
         broker = replace(seen.brokers[number], problem=replicas.problem or groups.problem)
-        told: dict[TopicPartition, Told] = {}
-        if not broker.problem:
+        if not replicas.problem:
             broker = replace(broker, answered_at=replicas.answered, replicas=replicas.replicas)
-            told = {tp: Told(offset, replicas.answered) for tp, offset in replicas.high_watermarks.items()}
-            self._coordinated[number] = groups
+        told = {tp: Told(offset, replicas.answered) for tp, offset in replicas.high_watermarks.items()}
+        self._coordinated[number] = groups
         brokers, high_watermarks = {**seen.brokers, number: broker}, {**seen.high_watermarks, **told}
         self._seen = replace(seen, brokers=brokers, high_watermarks=high_watermarks)
         self._note(replace(self._seen, groups=self._groups_now()))

@@ -75,12 +75,13 @@ class SeenGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeenBroker:
-    """What one broker has said itself. `problem` is "" when it answered this time, else why it did not."""
+    """What one broker has said itself. `problem` is "" when it answered all this time, else why it did not."""
 
     broker_id: BrokerId
     address: Address | None = None
     problem: str = NOT_ASKED
     answered_at: float | None = None
+    """When it last told of its replicas; None: never."""
     replicas: Mapping[TopicPartition, m.ListOffsetsResult] = field(default_factory=dict)
     """As in `ReplicasLook`. A broker of 0.2.0 tells the ends of logs and no more."""
 

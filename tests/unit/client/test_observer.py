@@ -295,6 +295,28 @@ async def test_a_door_that_knows_nothing_yet_is_asked_last() -> None:
         assert asked[:2] == [1, 2] and set(asked[2:]) == {2}
 
 
+async def test_replicas_count_although_groups_are_not_told() -> None:
+    cluster, groups = await filled()
+
+    async def silent(call: Call) -> Any:
+        if call.method == "ListGroups" and cluster.broker_of(call) == 1:
+            raise TransportError("DEADLINE_EXCEEDED")
+        return NotImplemented
+
+    async with watching(cluster) as watched:
+        before = await watched.first()
+        cluster.faults.append(silent)
+        await cluster.append("t", 0, batch(b"c"))
+        seen = await watched.after()
+        broker = seen.brokers[1]  # type: ignore[index]
+        assert (broker.problem, broker.log_end(T0), seen.high_watermarks[T0].offset) == ("no answer", 3, 3)
+        assert broker.answered_at == watched.of(ReplicasLook, 1)[-1].answered
+        assert seen.groups[groups[0]] == before.groups[groups[0]]
+        cluster.faults.remove(silent)
+        seen = await watched.after()
+        assert answering(seen) == [1, 2, 3] and seen.groups[groups[0]].at > before.groups[groups[0]].at
+
+
 async def test_a_group_is_gone_when_every_shard_is_served_and_nobody_names_it() -> None:
     cluster, groups = await filled()
     vacant = True
