@@ -71,7 +71,8 @@ class ClusterObserver:
         self._topics = topics
         self._groups = groups
         self._on_look = on_look
-        self._doors = parse_bootstrap(bootstrap)
+        self._given = parse_bootstrap(bootstrap)
+        self._doors = list(self._given)
         """Addresses to ask about the cluster, in this order: one that fails or knows nothing goes to the end."""
         self._asked = asyncio.Event()
         """Set when every source was asked once, or a loop has failed."""
@@ -82,6 +83,7 @@ class ClusterObserver:
         self._wanted: dict[BrokerId, list[m.ListOffsetsPartition]] = {}
         self._coordinated: dict[BrokerId, GroupsLook] = {}
         """The newest look at each broker."""
+        self._loops: dict[BrokerId, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         self._start("cluster", self._look_at_cluster)
@@ -107,8 +109,8 @@ class ClusterObserver:
         await self._asked.wait()
         return self.overview
 
-    def _start(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
-        self._supervisor.start(name, repeat(self._clock, self._period_s, look))
+    def _start(self, name: str, look: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return self._supervisor.start(name, repeat(self._clock, self._period_s, look))
 
     def _raise_failure(self) -> None:
         if self._supervisor.failure is not None:
@@ -125,9 +127,9 @@ class ClusterObserver:
         asked = self._clock.now()
         problem = await self._describe(asked + ANSWER_S)
         took = self._clock.now() - asked
-        for broker in self._seen.brokers.values():
-            if broker.address is not None and str(broker.broker_id) not in self._supervisor.running:
-                self._start(str(broker.broker_id), partial(self._look_at_broker, broker.broker_id))
+        for each, broker in self._seen.brokers.items():
+            if broker.address is not None and each not in self._loops:
+                self._loops[each] = self._start(str(each), partial(self._look_at_broker, each))
         self._note(replace(self._seen, problem=problem))
         topics = () if problem else self._seen.topics
         self._on_look(ClusterLook(asked=asked, took=took, problem=problem, topics=topics))
@@ -160,7 +162,7 @@ class ClusterObserver:
             except (TransportError, TidelogError) as error:
                 self._ask_last(door)  # it may be the one that is cut off, not the controller
                 return _why(error)
-            self._know(cluster, tuple(topic for topic in topics.topics if self._topics(topic.name)))
+            self._know(cluster, topics.topics)
             return ""
         # Nobody says who lives.
         self._live = frozenset(each for each, broker in self._seen.brokers.items() if broker.address is not None)
@@ -185,23 +187,40 @@ class ClusterObserver:
         self._live = frozenset(live)
         self._seen = replace(self._seen, brokers=dict(sorted(brokers.items())))
 
-    def _know(self, cluster: m.DescribeClusterResponse, topics: tuple[m.TopicDescription, ...]) -> None:
-        brokers = dict(self._seen.brokers)
-        for number in (
-            *(each.broker.broker_id for each in cluster.brokers),
-            *(replica for topic in topics for p in topic.partitions for replica in p.replicas),
-        ):
-            brokers.setdefault(BrokerId(number), SeenBroker(BrokerId(number)))
+    def _know(self, cluster: m.DescribeClusterResponse, described: tuple[m.TopicDescription, ...]) -> None:
+        expected = {
+            *self._live,
+            *(BrokerId(each.broker.broker_id) for each in cluster.brokers),
+            *(BrokerId(replica) for topic in described for p in topic.partitions for replica in p.replicas),
+        }
+        brokers = self._without_gone(expected)
+        topics = tuple(topic for topic in described if self._topics(topic.name))
         there = {TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions}
         self._seen = replace(
             self._seen,
             cluster=cluster,
             topics=topics,
             described_at=self._clock.now(),
-            brokers=dict(sorted(brokers.items())),
+            brokers=brokers,
             high_watermarks={tp: told for tp, told in self._seen.high_watermarks.items() if tp in there},
         )
         self._wanted = _wanted(topics, brokers)
+
+    def _without_gone(self, expected: Iterable[BrokerId]) -> dict[BrokerId, SeenBroker]:
+        """Forgets each broker that is not expected and does not answer; it is looked at anew if it lives again.
+
+        What such a broker told last does not keep it: its replicas may have been moved away after its end.
+        """
+        seen = self._seen.brokers
+        known = {*expected, *(each for each, broker in seen.items() if not broker.problem)}
+        brokers = {each: seen.get(each) or SeenBroker(each) for each in sorted(known)}
+        for gone in seen.keys() - known:
+            self._coordinated.pop(gone, None)
+            if loop := self._loops.pop(gone, None):
+                loop.cancel()
+        addresses = {*self._given, *(broker.address for broker in brokers.values())}
+        self._doors = [door for door in self._doors if door in addresses]
+        return brokers
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 

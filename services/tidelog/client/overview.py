@@ -103,7 +103,7 @@ class Overview:
     problem: str = NOT_ASKED
     """Why the controller did not say anything this time; "" if it did."""
     brokers: Mapping[BrokerId, SeenBroker] = field(default_factory=dict)
-    """Every one of which anybody has heard, by number."""
+    """Every one that lives, has a replica by the word of the controller, or answers, by number."""
     high_watermarks: Mapping[TopicPartition, Told] = field(default_factory=dict)
     """As a leader last told it."""
     groups: Mapping[str, SeenGroup] = field(default_factory=dict)

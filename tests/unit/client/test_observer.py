@@ -50,8 +50,8 @@ class Watching:
     def __init__(self, cluster: Brokers, **options: Any) -> None:
         self.looks: list[Look] = []
         self._clock = cluster.clock
-        known = {"on_look": self.looks.append, **options}
-        self.observer = ClusterObserver(cluster.bootstrap, cluster.ports, PERIOD_S, **known)
+        known = {"bootstrap": cluster.bootstrap, "on_look": self.looks.append, **options}
+        self.observer = ClusterObserver(ports=cluster.ports, period_s=PERIOD_S, **known)
         self.observer.start()
 
     async def first(self) -> Overview:
@@ -212,6 +212,82 @@ async def test_a_broker_that_has_lost_its_session_is_still_asked() -> None:
         assert seen.brokers[1].problem == NOT_LIVE  # type: ignore[index]
         assert watched.of(ReplicasLook, 1)[-1].replicas[T0].leader_epoch < seen.topics[1].partitions[0].leader_epoch
         assert {look.problem for look in watched.of(ReplicasLook, 1)} == {""}
+
+
+async def test_a_dead_broker_from_which_all_was_moved_is_gone() -> None:
+    cluster, groups = await filled()
+
+    async def unknown(call: Call) -> Any:
+        if call.method == "DescribeTopics":
+            return m.DescribeTopicsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return NotImplemented
+
+    async with no_tasks_left(), watching(cluster, bootstrap=str(cluster.addresses[1])) as watched:
+        await watched.first()
+        cluster.kill(3)
+        await cluster.settle()
+        for number in range(3):
+            await cluster.move("t", number, [1, 2])
+        assert (await watched.after()).brokers[3].problem == NOT_LIVE, "a topic is on it"  # type: ignore[index]
+        cluster.faults.append(unknown)
+        await cluster.move("other", 0, [1, 2])
+        assert 3 in (await watched.after(4 * PERIOD_S)).brokers, "no controller has said that nothing is on it"
+        cluster.faults.remove(unknown)
+        seen = await watched.after()
+        assert (list(seen.brokers), sorted(seen.groups), seen.complete) == ([1, 2], groups, True)
+        cluster.silent |= {1, 2}
+        cluster.calls.clear()
+        await watched.after(4 * ANSWER_S)
+        assert {cluster.broker_of(call) for call in cluster.calls} == {1, 2}
+        cluster.silent.clear()
+        await cluster.restart(3)
+        assert answering(await watched.after(2 * ANSWER_S)) == [1, 2, 3]
+        assert watched.of(ReplicasLook, 3)[-1].problem == ""
+
+
+async def test_topics_that_are_not_looked_at_expect_a_broker_too() -> None:
+    cluster = await brokers()
+    await cluster.place("t", [1, 2, 3])
+    await cluster.place("other", [1, 2])
+    cluster.kill(3)
+    await cluster.settle()
+    async with watching(cluster, topics=lambda name: name == "other") as watched:
+        assert (await watched.first()).brokers[3].problem == NOT_LIVE  # type: ignore[index]
+        await cluster.move("t", 0, [1, 2])
+        assert list((await watched.after()).brokers) == [1, 2]
+        cluster.silent |= {1, 2}
+        cluster.calls.clear()
+        await watched.after(4 * ANSWER_S)
+        assert {cluster.broker_of(call) for call in cluster.of("ClusterMetadata")} == {1, 2, 3}, "its user named it"
+
+
+async def test_a_broker_that_answers_is_not_gone() -> None:
+    cluster = await brokers()
+    await cluster.place("t", [2, 3])
+    async with watching(cluster) as watched:
+        await watched.first()
+        cluster.node(1).cut_zookeeper()
+        cluster.world.network.cut("controller-1", "broker-1")
+        await watched.after(20.0)
+        assert watched.observer.overview.brokers[1].problem == NOT_LIVE  # type: ignore[index]
+        assert {look.problem for look in watched.of(ReplicasLook, 1)} == {""}
+        cluster.silent.add(1)
+        assert list((await watched.after(3 * ANSWER_S)).brokers) == [2, 3]
+
+
+async def test_a_broker_that_only_the_controller_knows_is_expected() -> None:
+    cluster = await brokers()
+    await cluster.place("t", [2, 3])
+
+    async def behind(call: Call) -> Any:
+        if call.method != "ClusterMetadata":
+            return NotImplemented
+        answer = await call.serve()
+        return replace(answer, brokers_info=answer.brokers_info[1:])
+
+    cluster.faults.append(behind)
+    async with watching(cluster, bootstrap=str(cluster.addresses[2])) as watched:
+        assert (await watched.first()).brokers[1].problem == NOT_LIVE  # type: ignore[index]
 
 
 async def test_when_nothing_answers_everybody_is_asked_again_and_what_was_known_stays() -> None:
