@@ -73,7 +73,7 @@ class GroupFaults(Faults):
             return False
         node.kill()
         self._later(self._between(0.0, 6.0), partial(self._start_one, node))
-        return self._say("kill %s", node.name)
+        return True
 
     def _restart_agent(self) -> bool:
         """It leaves its group, and half of the times comes back at once."""
@@ -84,7 +84,7 @@ class GroupFaults(Faults):
         if self._maybe():
             for tries in range(1, 30):
                 self._later(0.2 * tries, partial(self._start_one, node))
-        return self._say("%s leaves", node.name)
+        return True
 
     def _pause_agent(self) -> bool:
         node = self._agent()
@@ -99,21 +99,17 @@ class GroupFaults(Faults):
             return False
         brokers = self._cluster.brokers if self._maybe() else [self._one_of(self._cluster.brokers)]
         seconds, ways = self._between(0.3, 8.0), 1 + self._rand.randrange(3)
-        for broker in brokers:
-            if ways & 1:
-                self._cut_for(node.name, broker.name, seconds)
-            if ways & 2:
-                self._cut_for(broker.name, node.name, seconds)
-        way, names = ("->", "<-", "<->")[ways - 1], ", ".join(broker.name for broker in brokers)
-        return self._say("cut %s %s %s for %.1f s", node.name, way, names, seconds)
+        both = (((node.name, broker.name), (broker.name, node.name)) for broker in brokers)
+        self._cut_for(seconds, *(ends for there, back in both for ends in ((there,), (back,), (there, back))[ways - 1]))
+        return True
 
     def _reset_agent(self) -> bool:
         node = self._agent()
         if node is None:
             return False
         for number in range(1 + self._rand.randrange(6)):
-            self._later(number * self._between(0.05, 0.6), partial(self._cluster.network.reset, node.name))
-        return self._say("connections of %s break", node.name)
+            self._later(number * self._between(0.05, 0.6), partial(self._reset, node.name))
+        return True
 
     def _slow_agent(self) -> bool:
         """Its messages, or those to it, take seconds, and calls are made twice."""
@@ -125,7 +121,7 @@ class GroupFaults(Faults):
             faults = LinkFaults(delay_s=(0.0, seconds), tail=self._one_of((1, 3)), duplicate=0.5)
             source, target = self._shuffled((node.name, broker.name))
             self._disturb_for(source, target, faults, self._between(1.0, 4.0) * seconds)
-        return self._say("%s is slow: %.1f s", node.name, seconds)
+        return True
 
     def _wall_clock(self) -> bool:
         before = {node.name: node.clock.wall_offset_ms for node in self._cluster.brokers}
@@ -145,7 +141,7 @@ class GroupFaults(Faults):
             return False
         node.kill()
         self._later(self._between(0.0, 4.0), partial(self._start_one, node))
-        return self._say("kill %s, which coordinates", node.name)
+        return True
 
     def _pause_coordinator(self) -> bool:
         node = self._coordinator()
@@ -157,15 +153,15 @@ class GroupFaults(Faults):
         node = self._coordinator()
         if node is None or node.coordinator_meta is None:
             return False
-        self._cluster.zookeeper.expire(node.coordinator_meta.session_id)
-        return self._say("expire the session of the coordinators of %s", node.name)
+        self._expire_session(node, node.coordinator_meta, "of the coordinators ")
+        return True
 
     def _unknown_of_coordinator(self) -> bool:
         node = self._coordinator()
         if node is None or node.coordinator_meta is None:
             return False
         node.coordinator_meta.lose_next_multi(applied=self._maybe(), then=lambda: None)
-        return self._say("the next write of the coordinators of %s gets no answer", node.name)
+        return self._say(f"the next write of the coordinators of {node.name} gets no answer", node.name)
 
 
 def _coordinates(node: SimNode) -> bool:

@@ -162,7 +162,11 @@ class SimZooKeeper:
         return list(self._sessions)
 
     def expire(self, session_id: int) -> None:
-        """The server ends a session, now."""
+        """A fault ends a session, now."""
+        self.end(session_id)
+
+    def end(self, session_id: int) -> None:
+        """It was closed, or its time is up."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
@@ -302,7 +306,7 @@ class SimZooKeeper:
             session.expiry = asyncio.get_running_loop().call_at(at, self._time_is_up, session.session_id)
 
     def _time_is_up(self, session_id: int) -> None:
-        self.expire(session_id)
+        self.end(session_id)
         if self.on_expired is not None:
             self.on_expired(session_id)
 
@@ -492,7 +496,7 @@ class SimMeta(MetaSession):
         self._dead = True
         if self._connection is not None and self._connection.open and self._store.running:
             self._connection.close()
-            self._store.expire(self.session_id)
+            self._store.end(self.session_id)
 
     def _transmit(self, ticket: Ticket) -> None:
         if self._connection is None:

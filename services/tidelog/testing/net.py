@@ -87,16 +87,18 @@ class SimNetwork:
         """Returns the links that are cut, or that differ from the others."""
         return [link for link in self._links.values() if link.is_cut or link.faults != self.link_faults]
 
-    def cut(self, source: str, target: str) -> None:
-        """What `source` sends to `target` no longer arrives."""
+    def cut(self, source: str, target: str) -> bool:
+        """What `source` sends to `target` no longer arrives. Returns False if it did not before."""
         link = self.link(source, target)
-        if not link.is_cut:
-            self.say(f"cut {link}")
-            link.is_cut = True
-            link.changes += 1
-            asyncio.get_running_loop().call_later(
-                self._keepalive_s, self._give_up, link, link.changes, context=contextvars.Context()
-            )
+        if link.is_cut:
+            return False
+        self.say(f"cut {link}")
+        link.is_cut = True
+        link.changes += 1
+        asyncio.get_running_loop().call_later(
+            self._keepalive_s, self._give_up, link, link.changes, context=contextvars.Context()
+        )
+        return True
 
     def refuse(self, source: str, target: str) -> None:
         """A rule of `target`'s host resets what `source` has connected to it and whatever it tries anew: to a probe its port
@@ -109,8 +111,11 @@ class SimNetwork:
             if exchange.links[0] is link:
                 exchange.break_off()
 
-    def heal(self, source: str, target: str) -> None:
+    def heal(self, source: str, target: str) -> bool:
+        """Returns whether the link was cut, or refused connections."""
         link = self.link(source, target)
+        if not (link.is_cut or link.refuses):
+            return False
         if link.refuses:
             self.say(f"accept {link}")
             link.refuses = False
@@ -121,6 +126,7 @@ class SimNetwork:
             link.changes += 1
             for pipe in list(link.waiting):
                 pipe.flow()
+        return True
 
     def disturb(self, faults: Faults) -> None:
         """From now on every link, also one that is yet to come, has these."""
@@ -128,11 +134,15 @@ class SimNetwork:
         for link in self._links.values():
             link.faults = replace(faults)
 
-    def reset(self, name: str) -> None:
-        """Every connection of a node breaks, and both ends see it; nothing keeps them from connecting again."""
-        for exchange in list(self._exchanges):
-            if name in exchange.nodes:
-                exchange.break_off()
+    def reset(self, name: str) -> bool:
+        """Every connection of a node breaks, and both ends see it; nothing keeps them from connecting again.
+
+        Returns whether there were any.
+        """
+        broken = [exchange for exchange in self._exchanges if name in exchange.nodes]
+        for exchange in broken:
+            exchange.break_off()
+        return bool(broken)
 
     def swap(self, hosts: Sequence[str]) -> None:
         """Gives each host the IP address of the one before it."""
@@ -154,9 +164,9 @@ class SimNetwork:
                 self.cut(name, other)
                 self.cut(other, name)
 
-    def heal_all(self) -> None:
-        for source, target in list(self._links):
-            self.heal(source, target)
+    def heal_all(self) -> list[tuple[str, str]]:
+        """Returns the links that were cut, or refused connections."""
+        return [ends for ends in list(self._links) if self.heal(*ends)]
 
     def kill(self, name: str) -> None:
         """SIGKILL: its servers are gone, its peers see their connections reset."""

@@ -127,12 +127,11 @@ class OlderCopy(Breaking):
         if not alone:
             for node in nodes:
                 self._kill(node)
-        zookeeper.stop()
-        self._say("ZooKeeper is away", struck=[ZOOKEEPER])
+        self._stop_zookeeper()
         await asyncio.sleep(self._between(0.0, 3.0))
         zookeeper.return_to(copy, zxid=zookeeper.zxid + 1 if self._maybe() else 0)
+        self._say("zookeeper comes up with the older copy of its state", ZOOKEEPER)
         zookeeper.start()
-        self._say("ZooKeeper is back with the older copy of its state", struck=[ZOOKEEPER])
         at = 0.0
         for node in nodes:
             if alone:
@@ -144,7 +143,6 @@ class OlderCopy(Breaking):
     def _kill(self, node: SimNode) -> None:
         if not node.dead:
             node.kill()
-            self._say("kill %s", node.name)
 
     async def _until_led(self, behind: frozenset[TopicPartition], limit_s: float) -> None:
         cluster, now = self._cluster, asyncio.get_running_loop().time

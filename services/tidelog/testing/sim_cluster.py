@@ -10,7 +10,6 @@ from tidelog.broker.partition_host import PartitionHost
 from tidelog.client.connections import ClientPorts
 from tidelog.ids import Address, TopicPartition
 from tidelog.testing.clock import SimClock
-from tidelog.testing.disk import SimDisk
 from tidelog.testing.invariants import Checker, PartitionView
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.net import SimNetwork
@@ -116,7 +115,7 @@ class SimCluster:
                 if all(host.log.damage is None for host in node.broker.manager):
                     continue
                 node.kill()
-                node.disk = SimDisk()
+                node.replace_disk()
                 node.start()
 
     def start_ended(self) -> None:

@@ -65,11 +65,15 @@ class EdgeFaults(Faults):
         for node in brokers:
             node.kill()
         at = self._between(0.2, 2.0)
-        self._later(at, partial(self._cluster.network.swap, [node.name for node in brokers]))
+        self._later(at, partial(self._swap_addresses, [node.name for node in brokers]))
         for node in self._shuffled(brokers):
             self._later(at, partial(self._start_one, node))
             at += self._between(0.0, 1.0)
-        return self._say("all brokers are killed, and swap their addresses", struck=[node.name for node in brokers])
+        return True
+
+    def _swap_addresses(self, names: Sequence[str]) -> None:
+        self._say(f"{', '.join(names)} swap their addresses", *names)
+        self._cluster.network.swap(names)
 
 
 class EdgeRun(Run):

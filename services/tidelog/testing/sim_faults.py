@@ -11,7 +11,8 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tidelog.testing import goals
-from tidelog.testing.disk import Crash
+from tidelog.testing.disk import Crash, SimDisk
+from tidelog.testing.meta import SimMeta
 from tidelog.testing.net_exchange import Faults as LinkFaults
 from tidelog.testing.sim_breaking import Breaking
 from tidelog.testing.sim_cluster import SimCluster
@@ -128,21 +129,21 @@ class Faults(Breaking):
         self._over = True
         self._mend()
         for node in self._cluster.nodes.values():
+            if node.disk.stop_after is not None:
+                self._say(f"the host of {node.name} is not to lose power any more", node.name, mends=True)
             node.disk.stop_after = node.disk.on_power_cut = None
             if node.excused and node.running and not node.terminating:
                 node.kill()
                 node.start()
 
     def _mend(self) -> None:
-        self._say("everything is mended", mends=True)
         self._znodes.heal()
-        self._cluster.network.heal_all()
-        self._cluster.network.disturb(LinkFaults())
-        if not self._cluster.zookeeper.running:
-            self._cluster.zookeeper.start()
+        self._heal_all()
+        self._calm()
+        self._start_zookeeper()
         for node in self._cluster.nodes.values():
-            node.disk.mend()
-            node.clock.wall_offset_ms = 0
+            self._mend_disk(node, node.disk)
+            self._set_wall_clock(node, 0)
             if node.running and node.process is not None and node.process.paused:
                 node.resume()
             if node.running:
@@ -164,7 +165,7 @@ class Faults(Breaking):
         if node is None:
             return False
         node.kill()
-        return self._say("kill %s", node.name)
+        return True
 
     def _bounce(self) -> bool:
         """Gone and back before its session has ended (row 25); a third of them with a loss of power."""
@@ -174,14 +175,14 @@ class Faults(Breaking):
         crash = self._crash() if self._rand.random() < 0.35 else Crash.PROCESS
         node.kill(crash)
         self._later(self._between(0.0, 0.4), lambda: self._start_one(node))
-        return self._say("bounce %s (%s)", node.name, crash.name)
+        return True
 
     def _terminate(self) -> bool:
         node = self._pick(self._awake())
         if node is None:
             return False
         node.terminate()
-        return self._say("terminate %s", node.name)
+        return True
 
     def _restart(self) -> bool:
         """SIGTERM, and up again as soon as it has ended (row 24); some hosts lose power soon after (KAFKA-10471)."""
@@ -202,7 +203,7 @@ class Faults(Breaking):
             self._start_one(node)
 
         self._later(0.1, again)
-        return self._say("restart %s", node.name)
+        return True
 
     def _start(self) -> bool:
         node = self._pick([n for n in self._cluster.nodes.values() if n.dead])
@@ -225,10 +226,9 @@ class Faults(Breaking):
         def resume() -> None:
             if node.process is process and node.running and process is not None and process.paused:
                 node.resume()
-                self._say("resume %s", node.name, mends=True)
 
         self._later(seconds, resume)
-        return self._say("pause %s", node.name)
+        return True
 
     # -- the network -------------------------------------------------------------------------------------------------
 
@@ -239,10 +239,8 @@ class Faults(Breaking):
             return False
         both = self._maybe()
         seconds = self._between(0.1, 8.0)
-        self._cut_for(one, other, seconds)
-        if both:
-            self._cut_for(other, one, seconds)
-        return self._say("cut %s %s %s for %.1f s", one, "<->" if both else "->", other, seconds)
+        self._cut_for(seconds, (one, other), *([(other, one)] if both else ()))
+        return True
 
     def _isolate(self) -> bool:
         """From all other nodes, and half of the times from ZooKeeper too; clients still reach it (rows 13, 16)."""
@@ -250,14 +248,12 @@ class Faults(Breaking):
         if node is None:
             return False
         seconds = self._between(0.3, 8.0)
-        for other in sorted(self._cluster.nodes):
-            if other != node.name:
-                self._cut_for(node.name, other, seconds)
-                self._cut_for(other, node.name, seconds)
+        others = [other for other in sorted(self._cluster.nodes) if other != node.name]
+        self._cut_for(seconds, *(ends for other in others for ends in ((node.name, other), (other, node.name))))
         if self._maybe():
             node.cut_zookeeper()
             self._later(seconds, node.heal_zookeeper)
-        return self._say("isolate %s for %.1f s", node.name, seconds)
+        return True
 
     def _swizzle(self) -> bool:
         """The links of a random subset stop one by one and come back in a random order (reliability 4.1)."""
@@ -266,14 +262,13 @@ class Faults(Breaking):
         links = [(a, b) for a in chosen for b in names if a != b]
         if not links:
             return False
-        network = self._cluster.network
         step = self._between(0.02, 0.3)
         stop, back = self._shuffled(links), self._shuffled(links)
-        for number, (a, b) in enumerate(stop):
-            self._later(number * step, partial(network.cut, a, b))
-        for number, (a, b) in enumerate(back):
-            self._later((len(links) + number) * step, partial(network.heal, a, b))
-        return self._say("all links of %s stop one by one and come back", ", ".join(chosen), struck=chosen)
+        for number, ends in enumerate(stop):
+            self._later(number * step, partial(self._cut_links, ends))
+        for number, ends in enumerate(back):
+            self._later((len(links) + number) * step, partial(self._heal, ends))
+        return True
 
     def _late_commands(self) -> bool:
         """What the controllers tell one broker comes late, while it goes on to talk with the others; or what they say to each
@@ -281,13 +276,12 @@ class Faults(Breaking):
         node = self._one_of(self._cluster.brokers)
         if self._maybe():
             seconds = self._between(0.2, 3.5)
-            for controller in self._cluster.controllers:
-                self._cut_for(controller.name, node.name, seconds)
-            return self._say("commands to %s are %.1f s late", node.name, seconds)
+            self._cut_for(seconds, *((controller.name, node.name) for controller in self._cluster.controllers))
+            return True
         seconds = self._late_requests(node)
         for controller in self._cluster.controllers:
             self._slow_down(controller.name, node.name, seconds)
-        return self._say("messages between %s and the controllers take up to %.1f s", node.name, seconds)
+        return True
 
     def _late_requests(self, node: SimNode) -> float:
         """Up to how many seconds late; longer than the caller waits, too: what it has given up may still be acted on."""
@@ -301,15 +295,6 @@ class Faults(Breaking):
         faults = LinkFaults(delay_s=(0.0, seconds), tail=self._one_of((1, 3)), duplicate=0.5)
         self._disturb_for(source, target, faults, self._between(1.0, 4.0) * seconds)
 
-    def _disturb_for(self, source: str, target: str, faults: LinkFaults, seconds: float) -> None:
-        link = self._cluster.network.link(source, target)
-        link.faults = faults
-
-        def mend() -> None:
-            link.faults = LinkFaults()
-
-        self._later(seconds, mend)
-
     def _bad_network(self) -> bool:
         """Some seconds of loss, duplication and delay on all links (rows 27, 28)."""
         faults = LinkFaults(
@@ -317,17 +302,24 @@ class Faults(Breaking):
             loss=self._one_of((0.0, 0.005, 0.03)),
             duplicate=self._one_of((0.0, 0.05, 0.3)),
         )
+        text = f"messages take up to {faults.delay_s[1]:g} s, {faults.loss:.1%} are lost, {faults.duplicate:.0%} are repeated"
+        self._say(text, *self._cluster.world.everything)
         self._cluster.network.disturb(faults)
-        self._later(self._between(0.5, 4.0), lambda: self._cluster.network.disturb(LinkFaults()))
-        what = faults.delay_s[1], faults.loss, faults.duplicate
-        return self._say("every link delays by up to %g s, loses %g and repeats %g", *what, struck=self._cluster.nodes)
+        self._later(self._between(0.5, 4.0), self._calm)
+        return True
+
+    def _calm(self) -> None:
+        network, usual = self._cluster.network, LinkFaults()
+        if any(faults != usual for faults in (network.link_faults, *(link.faults for link in network.disturbed()))):
+            self._say("messages of all links are as usual", *self._cluster.world.everything, mends=True)
+        network.disturb(usual)
 
     def _slow_link(self) -> bool:
         """One direction between two nodes holds messages for seconds, and repeats requests."""
         names = sorted(self._cluster.nodes)
         one, other = self._one_of(names), self._one_of(names)
         self._slow_down(one, other, self._between(0.2, 2.5))
-        return self._say("messages %s -> %s are slow", one, other)
+        return True
 
     def _flapping_link(self) -> bool:
         """Two brokers lose each other for about as long as a lag is borne, again and again: an ISR that shrinks and grows,
@@ -339,24 +331,27 @@ class Faults(Breaking):
         lag_s, at = self._cluster.timing.lag_ms / 1000, 0.0
         for _ in range(2 + self._rand.randrange(5)):
             away_s = self._between(0.5, 2.0) * lag_s
-            self._later(at, partial(self._cut_for, one.name, other.name, away_s))
-            self._later(at, partial(self._cut_for, other.name, one.name, away_s))
+            self._later(at, partial(self._cut_for, away_s, (one.name, other.name), (other.name, one.name)))
             at += away_s + self._between(0.1, 1.0)
-        return self._say("the link of %s and %s flaps for %.1f s", one.name, other.name, at)
+        return True
 
     def _resets(self) -> bool:
         """The connections of some nodes break again and again (row 28), so positions are stated anew each time."""
         step, names = self._between(0.05, 0.4), sorted(self._cluster.nodes)
         struck = [self._one_of(names) for _ in range(3 + self._rand.randrange(12))]
         for number, name in enumerate(struck):
-            self._later(number * step, partial(self._cluster.network.reset, name))
-        return self._say("connections of %s break one after the other", ", ".join(struck), struck=struck)
+            self._later(number * step, partial(self._reset, name))
+        return True
+
+    def _reset(self, name: str) -> None:
+        if self._cluster.network.reset(name):
+            self._say(f"connections of {name} break", name)
 
     def _heal_links(self) -> bool:
-        self._cluster.network.heal_all()
+        self._heal_all()
         for node in self._awake():
             node.heal_zookeeper()
-        return self._say("links heal", mends=True)
+        return True
 
     # -- ZooKeeper ---------------------------------------------------------------------------------------------------
 
@@ -367,21 +362,20 @@ class Faults(Breaking):
         seconds = self._between(0.2, 8.0)
         node.cut_zookeeper()
         self._later(seconds, node.heal_zookeeper)
-        return self._say("cut %s from ZooKeeper for %.1f s", node.name, seconds)
+        return True
 
     def _zookeeper_outage(self) -> bool:
         """The ensemble has no quorum for a while; nobody's session expires meanwhile (row 21)."""
-        zookeeper = self._cluster.zookeeper
-        if not zookeeper.running:
+        if not self._cluster.zookeeper.running:
             return False
-        zookeeper.stop()
+        self._stop_zookeeper()
         self._later(self._between(0.2, 6.0), self._start_zookeeper)
-        return self._say("ZooKeeper is away", struck=[ZOOKEEPER])
+        return True
 
     def _start_zookeeper(self) -> None:
         if not self._cluster.zookeeper.running:
+            self._say("zookeeper comes up", ZOOKEEPER, mends=True)
             self._cluster.zookeeper.start()
-            self._say("ZooKeeper is back", struck=[ZOOKEEPER], mends=True)
 
     def _unknown_outcome(self) -> bool:
         node = self._pick(self._awake())
@@ -393,7 +387,8 @@ class Faults(Breaking):
             node.meta.lose_next_multi(applied=applied, then=lambda: None)
         else:
             node.meta.lose_next_answer(applied=applied)
-        return self._say("the next write of %s gets no answer (%s)", node.name, "applied" if applied else "lost")
+        what = "applied" if applied else "lost"
+        return self._say(f"the next write of {node.name} to zookeeper gets no answer ({what})", node.name)
 
     def _failover_in_a_multi(self) -> bool:
         """The active controller writes, and in the middle of it loses its process, its session or only the answer."""
@@ -407,32 +402,36 @@ class Faults(Breaking):
             if self._over or node.process is not process or not node.running:
                 return
             self._cluster.observer.reached[goals.FAILOVER] += how < 2
+            self._say(f"{node.name} loses {what} in its multi", node.name)
             if how == 0:
                 node.kill()
             elif how == 1:
-                self._cluster.zookeeper.expire(meta.session_id)
-            self._say("%s loses %s in its multi", node.name, what)
+                self._expire_session(node, meta)
 
         what = ("its process", "its session", "the answer")[how]
         meta.lose_next_multi(applied=self._maybe(), then=strike)
-        return self._say("%s is to lose %s in its next multi", node.name, what)
+        return self._say(f"{node.name} is to lose {what} in its next multi", node.name)
 
     def _move_controller(self) -> bool:
         """An operator deletes /controller: another is elected while the old one still holds its lease (HOLE-11)."""
-        self._cluster.zookeeper.remove(znodes.CONTROLLER)
+        self._remove(znodes.CONTROLLER)
         if self._maybe():
             self._later(self._between(0.0, 0.3), partial(self._expire_one, self._one_of(self._cluster.brokers)))
-        return self._say("the controller is deposed", struck=[node.name for node in self._cluster.controllers])
+        return True
 
     def _expire(self) -> bool:
         node = self._pick(self._awake())
         return node is not None and self._expire_one(node)
 
     def _expire_one(self, node: SimNode) -> bool:
-        if node.meta is None or node.meta.session_id not in self._cluster.zookeeper.live_sessions:
+        return node.meta is not None and self._expire_session(node, node.meta)
+
+    def _expire_session(self, node: SimNode, meta: SimMeta, of: str = "") -> bool:
+        if meta.session_id not in self._cluster.zookeeper.live_sessions:
             return False
-        self._cluster.zookeeper.expire(node.meta.session_id)
-        return self._say("expire the session of %s", node.name)
+        self._say(f"the ZooKeeper session {of}of {node.name} expires", node.name)
+        self._cluster.zookeeper.expire(meta.session_id)
+        return True
 
     def _elections(self) -> bool:
         """Several sessions end one shortly after the other: leaders change faster than everybody can be told. Or one session
@@ -443,27 +442,26 @@ class Faults(Breaking):
             return False  # one after the other: what the last one led to is still under way
         brokers = self._shuffled(self._cluster.brokers)[:3]
         behind, since_s = brokers[0], self._between(0.0, 0.5)
-        for other in brokers[1:]:
-            self._cut_for(other.name, behind.name, since_s + 0.01)
+        self._cut_for(since_s + 0.01, *((other.name, behind.name) for other in brokers[1:]))
         if self._maybe():
             _, leaves, deaf = brokers
             seconds = self._between(1.0, 5.0)
             self._elections_until = now + seconds
             self._deafen(deaf, seconds)
             self._later(since_s, partial(self._expire_one, leaves))
-            return self._say("an election that %s does not hear of: %s loses its session", deaf.name, leaves.name)
+            return True
         step, ends = self._between(0.02, 1.0), 2 + self._rand.randrange(4)
         self._elections_until = now + since_s + ends * step
         for number in range(ends):
             self._later(since_s + number * step, partial(self._expire_one, self._one_of(brokers)))
-        return self._say("%d sessions end one shortly after the other", ends, struck=[node.name for node in brokers])
+        return True
 
     def _deafen(self, node: SimNode, seconds: float) -> None:
         """What the controllers tell it comes late; its connections break, so that it states its positions anew."""
         for controller in self._cluster.controllers:
             self._disturb_for(controller.name, node.name, LinkFaults(delay_s=(seconds, seconds)), seconds)
         for _ in range(self._rand.randrange(16)):
-            self._later(self._between(0.0, seconds), partial(self._cluster.network.reset, node.name))
+            self._later(self._between(0.0, seconds), partial(self._reset, node.name))
 
     # -- power and disks ---------------------------------------------------------------------------------------------
 
@@ -478,9 +476,8 @@ class Faults(Breaking):
         node = self._pick(self._awake(brokers_only=True))
         if node is None:
             return False
-        crash = self._crash()
-        node.kill(crash)
-        return self._say("power loss of %s (%s)", node.name, crash.name)
+        node.kill(self._crash())
+        return True
 
     def _power_loss_in_a_write(self) -> bool:
         """At any write to the disk, also one of a start, half of the times of one that begins now."""
@@ -491,7 +488,7 @@ class Faults(Breaking):
             node.kill()
         node.cut_power_soon(1 + self._rand.randrange(30), self._crash())
         self._start_one(node)
-        return self._say("power loss of %s in a write", node.name)
+        return True
 
     def _disk_error(self) -> bool:
         node = self._pick(self._awake(brokers_only=True))
@@ -501,19 +498,31 @@ class Faults(Breaking):
         op = self._one_of(_FAILING)
         path = self._one_of(("", "events", "thin", "checkpoint"))
         node.disk.fail(op, errno.EIO, path=path, kept_bytes=self._rand.randrange(200))
-        return self._say("the next %s of %s in %r fails", op, node.name, path)
+        return self._say(f"the next {op} of {node.name} in {path!r} fails", node.name)
 
     def _disk_full(self) -> bool:
         node = self._pick(self._awake(brokers_only=True))
         if node is None:
             return False
         node.excused = True
-        node.disk.fill(self._rand.randrange(2_000))
-        seconds = self._between(0.5, 5.0)
-        self._later(seconds, node.disk.mend)
-        return self._say("the disk of %s is full for %.1f s", node.name, seconds)
+        left_bytes = self._rand.randrange(2_000)
+        self._say(f"the disk of {node.name} is full, but for {left_bytes} bytes", node.name)
+        node.disk.fill(left_bytes)
+        self._later(self._between(0.5, 5.0), partial(self._mend_disk, node, node.disk))
+        return True
+
+    def _mend_disk(self, node: SimNode, disk: SimDisk) -> None:
+        if disk is node.disk and disk.failing:
+            self._say(f"the disk of {node.name} is mended", node.name, mends=True)
+            disk.mend()
 
     def _wall_clock(self) -> bool:
-        node = self._one_of(self._cluster.brokers)
-        node.clock.wall_offset_ms = self._one_of((-_HOUR_MS, 0, _HOUR_MS))
-        return self._say("the calendar of %s jumps", node.name)
+        self._set_wall_clock(self._one_of(self._cluster.brokers), self._one_of((-_HOUR_MS, 0, _HOUR_MS)))
+        return True
+
+    def _set_wall_clock(self, node: SimNode, offset_ms: int) -> None:
+        jump_ms = offset_ms - node.clock.wall_offset_ms
+        if jump_ms:
+            text = f"the wall clock of {node.name} jumps by {jump_ms / 1000:+g} s"
+            self._say(text, node.name, mends=not offset_ms)
+            node.clock.wall_offset_ms = offset_ms

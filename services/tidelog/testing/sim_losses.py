@@ -25,7 +25,7 @@ from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.testing import goals
-from tidelog.testing.disk import Crash, SimDisk
+from tidelog.testing.disk import Crash
 from tidelog.testing.invariants import Violation
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_cluster import SimCluster
@@ -91,13 +91,13 @@ class LossFaults(Faults):
         lag_s, since_s = self._cluster.timing.lag_ms / 1000, 0.0
         for other in self._shuffled([node for node in self._cluster.brokers if node is not leader]):
             # One after the other, so that their logs differ.
-            self._later(since_s, partial(self._cut_for, leader.name, other.name, lag_s + TRIES * STEP_S))
-            self._later(since_s, partial(self._cut_for, other.name, leader.name, lag_s + TRIES * STEP_S))
+            links = (leader.name, other.name), (other.name, leader.name)
+            self._later(since_s, partial(self._cut_for, lag_s + TRIES * STEP_S, *links))
             since_s += self._between(0.2, 1.5)
         self._hold(since_s + lag_s + TRIES * STEP_S)
         how = self._one_of((self._depose, self._crash_alone, self._kill_alone, self._lose_disk, self._lose_disk))
         self._later(since_s + lag_s, partial(self._once_alone, tp, leader, TRIES, how))
-        return self._say("%s is to be the last replica of %s", leader.name, tp)
+        return self._say(f"{leader.name} is to be the last replica of {tp}")
 
     def _once_alone(self, tp: TopicPartition, leader: SimNode, tries: int, how: Callable[[SimNode], None]) -> None:
         """Some records later, so that only this replica has them."""
@@ -131,7 +131,7 @@ class LossFaults(Faults):
     def _lose_disk(self, node: SimNode) -> None:
         if self._end(node, Crash.PROCESS) and self._disks < DISKS_MAX:
             self._disks += 1
-            node.disk = SimDisk()
+            node.replace_disk()
 
     def _end(self, node: SimNode, crash: Crash) -> bool:
         if not node.running or node.terminating:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from tidelog.testing.net import SimNetwork
 from tidelog.testing.rand import seeded
 from tidelog.testing.worker import SimWorker
 from tidelog.watch.ring import Ring
+
+_log = logging.getLogger(__name__)
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
@@ -104,6 +107,11 @@ class World:
     """Called with what is done to hosts and links from outside, the processes that it is done to, and whether it ends a fault."""
     others: "dict[str, SimNode]" = field(default_factory=dict)
     """Hosts that no fault acts on and that are no part of the cluster."""
+
+    def tell(self, text: str, *struck: str, mends: bool = False) -> None:
+        """Tells what is done now. struck: the processes that it is done to. mends: it ends a fault."""
+        _log.info("fault: %s", text)
+        self.on_fault(text, struck, mends)
 
     @property
     def everything(self) -> "dict[str, SimNode]":
@@ -182,6 +190,8 @@ class SimNode:
 
     def start(self) -> None:
         assert not self.running and self.dead, f"{self.name} runs already"
+        if self.process is not None:
+            self.world.tell(f"{self.name} starts", self.name, mends=True)
         self.starts += 1
         self.excused, self.terminating = self.disk.failing, False
         self.process = SimProcess(self.name)
@@ -222,16 +232,20 @@ class SimNode:
         )
 
     @property
-    def _sessions(self) -> list[SimMeta]:
+    def sessions(self) -> list[SimMeta]:
         return [each for each in (self.meta, self.coordinator_meta) if each is not None]
 
     def cut_zookeeper(self) -> None:
         """Every connection of this host to the store."""
-        for meta in self._sessions:
+        if not all(meta.is_cut for meta in self.sessions):
+            self.world.tell(f"{self.name} is cut off from zookeeper", self.name)
+        for meta in self.sessions:
             meta.cut()
 
     def heal_zookeeper(self) -> None:
-        for meta in self._sessions:
+        if any(meta.is_cut for meta in self.sessions):
+            self.world.tell(f"{self.name} reaches zookeeper again", self.name, mends=True)
+        for meta in self.sessions:
             meta.heal()
 
     def _broker(self, number: int, ports: Ports, process: SimProcess) -> Broker:
@@ -274,9 +288,18 @@ class SimNode:
     def kill(self, crash: Crash = Crash.PROCESS) -> None:
         """SIGKILL, or a loss of power of the host (`Crash.KEEP_SOME`, `DROP_UNSYNCED`)."""
         assert self.process is not None
+        if crash is not Crash.PROCESS:
+            text = f"the host of {self.name} loses power ({crash.name})"
+        else:
+            text = f"{self.name} {'has ended by itself' if self.process.supervisor.failures else 'is killed'}"
+        self.world.tell(text, self.name)
+        self._end(crash)
+
+    def _end(self, crash: Crash = Crash.PROCESS) -> None:
+        assert self.process is not None
         self.process.kill()
         self.world.network.kill(self.name)
-        for meta in self._sessions:
+        for meta in self.sessions:
             meta.kill()
         before = None if crash is Crash.PROCESS else self.disk.image()
         self.disk.crash(crash, self.world.rand)
@@ -290,6 +313,7 @@ class SimNode:
 
     def cut_power_soon(self, writes: int, crash: Crash) -> None:
         """The host loses power at the `writes`-th write to its disk from now, wherever in the code that is."""
+        self.world.tell(f"the host of {self.name} is to lose power in one of its next writes", self.name)
 
         def cut() -> None:
             self.disk.on_power_cut = None
@@ -308,6 +332,7 @@ class SimNode:
 
     def terminate(self) -> None:
         """SIGTERM: the process stops in its own time; what is left of it is gone then."""
+        self.world.tell(f"{self.name} is asked to stop (SIGTERM)", self.name)
         process, stopping = self.process, self.application
         assert process is not None and stopping is not None
         self.terminating = True
@@ -320,22 +345,33 @@ class SimNode:
 
         def ended() -> None:
             if self.process is process and not self.dead:
-                asyncio.get_running_loop().call_soon(self.kill, context=contextvars.Context())
+                asyncio.get_running_loop().call_soon(gone, context=contextvars.Context())
+
+        def gone() -> None:
+            self.world.tell(f"{self.name} has stopped")
+            self._end()
 
         self.stopper.start("stop", stop(), context=process.context)
 
+    def replace_disk(self) -> None:
+        """The host gets an empty disk while its process is down."""
+        self.world.tell(f"{self.name} gets an empty disk", self.name)
+        self.disk = SimDisk()
+
     def pause(self) -> None:
         assert self.process is not None
+        self.world.tell(f"{self.name} is paused (SIGSTOP)", self.name)
         self.process.pause()
         self.world.network.pause(self.name)
-        for meta in self._sessions:
+        for meta in self.sessions:
             meta.pause()
 
     def resume(self) -> None:
         assert self.process is not None
+        self.world.tell(f"{self.name} resumes (SIGCONT)", self.name, mends=True)
         self.process.resume()
         self.world.network.resume(self.name)
-        for meta in self._sessions:
+        for meta in self.sessions:
             meta.resume()
 
 

@@ -51,8 +51,7 @@ class FalseSuspicions(Breaking):
 
     def heal(self) -> None:
         self._over = True
-        self._say("links heal", mends=True)
-        self._cluster.network.heal_all()
+        self._heal_all()
 
     def _mislead(self) -> bool:
         """The host of one broker resets connections. About then the two others lose each other for as long as a lag is borne,
@@ -63,19 +62,15 @@ class FalseSuspicions(Breaking):
         since_s, away_s = self._between(0.0, 3.0) * lag_s, self._between(0.5, 2.0) * lag_s
         until_s = since_s + self._between(*LATE_S)
         self._later(since_s, partial(self._reset, suspect))
-        self._cut_for(late, third, away_s)
-        self._cut_for(third, late, away_s)
-        for controller in self._cluster.controllers:
-            self._cut_for(late, controller.name, until_s)
+        self._cut_for(away_s, (late, third), (third, late))
+        self._cut_for(until_s, *((late, controller.name) for controller in self._cluster.controllers))
         if self._rand.random() < 0.7:
-            depose = partial(self._cluster.zookeeper.remove, znodes.CONTROLLER)
-            self._later(self._between(since_s, until_s), depose)
-        return self._say("%s resets connections in %.1f s, %s asks controllers late", suspect, since_s, late)
+            self._later(self._between(since_s, until_s), partial(self._remove, znodes.CONTROLLER))
+        return True
 
     def _reset(self, suspect: str) -> None:
         """Its links come back one by one."""
         for node in self._cluster.nodes.values():
             if node.name != suspect:
                 seconds = self._between(*(CLOSED_S if node in self._cluster.controllers else APART_S))
-                self._refuse_for(node.name, suspect, seconds)
-                self._refuse_for(suspect, node.name, seconds)
+                self._refuse_for(seconds, (node.name, suspect), (suspect, node.name))

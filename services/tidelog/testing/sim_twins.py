@@ -76,8 +76,9 @@ class Twins:
         disk = first.disk.copied() if copies else SimDisk()
         twin = self._running[path] = Twin(self._cluster.world, first, disk, reached=reached)
         twin.starts = first.starts  # another stream of random numbers each time
-        twin.start()
+        self._cluster.world.tell(f"{twin.name}, a second process of {first.name}, starts", twin.name, first.name)
         self._cluster.world.others[twin.name] = twin
+        twin.start()
         return twin
 
     def end(self, twin: Twin) -> None:
@@ -153,9 +154,9 @@ class TwinFaults(Faults):
             # For less than a session lasts.
             self._pause_for(node, self._between(0.3, 0.6) * self._cluster.timing.session_ms / 1000)
         elif how == 2:
-            self._cut_for(twin.name, node.name, life_s)
+            self._cut_for(life_s, (twin.name, node.name))
         self._later(life_s, lambda: self._twins.end(twin))
-        return self._say("a second process of %s starts", node.name)
+        return True
 
 
 class TwinRun(Run):

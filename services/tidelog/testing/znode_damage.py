@@ -61,13 +61,14 @@ class ZnodeDamage(Breaking):
         if name in PLACES and self._maybe():
             return self._delete(path)
         rubbish, seconds = self._rubbish(data, decode), self._between(*LASTS_S)
+        self._say(f"{path} holds {rubbish!r} in zookeeper", ZOOKEEPER)
         zookeeper.damage(path, rubbish)
         if self._maybe():
             # The next one has to read it.
             deposed = self._one_of((znodes.CONTROLLER, *map(znodes.coordinator_path, range(SHARDS))))
-            self._later(seconds * self._rand.random(), partial(zookeeper.remove, deposed))
+            self._later(seconds * self._rand.random(), partial(self._remove, deposed))
         self._later(seconds, partial(self._repair, path))
-        return self._say("%s holds %r for %.1f s", path, rubbish, seconds, struck=[ZOOKEEPER])
+        return True
 
     def _delete(self, path: str) -> bool:
         """The session goes on without what it has made."""
@@ -76,8 +77,8 @@ class ZnodeDamage(Breaking):
         self._cluster.observer.reached[goals.SESSION_LEFT] += (
             node is not None and node.stat.ephemeral_owner in zookeeper.live_sessions
         )
-        zookeeper.remove(path)
-        return self._say("%s is deleted", path, struck=[ZOOKEEPER])
+        self._remove(path)
+        return True
 
     def heal(self) -> None:
         for path in self._cluster.zookeeper.damaged:
@@ -89,6 +90,7 @@ class ZnodeDamage(Breaking):
         if path not in zookeeper.damaged or node is None:
             return
         self._note()
+        self._say(f"{path} is repaired in zookeeper", ZOOKEEPER, mends=True)
         zookeeper.repair(path, node.data if self._maybe() else _as_a_tool_writes(node.data))
 
     def _note(self) -> None:

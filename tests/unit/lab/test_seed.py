@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import seed_story
+from helpers.told_faults import ALL, Done
 from tidelog.chaos.yaml_nodes import parse
 from tidelog.cli import main
 from tidelog.errors import TidelogError
@@ -24,10 +25,12 @@ from tidelog.lab.story import Story, StoryError, simulated
 from tidelog.lab.story_file import story
 from tidelog.page.hub import Hub
 from tidelog.page.source import Refused
+from tidelog.testing import sim_faults
 from tidelog.testing.clock import ManualClock, SimClock
 from tidelog.testing.disk import PowerCut
 from tidelog.testing.invariants import Violation
 from tidelog.testing.observer import Observer
+from tidelog.testing.sim_faults import Faults
 from tidelog.testing.sim_story import Run
 from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
@@ -69,8 +72,6 @@ def test_a_seed_that_held_holds_and_says_where_it_differs(monkeypatch: pytest.Mo
     assert (told.seed, told.simulation, told.text) == (1, "cluster", "Every check of the run held.")
     played = play(told)
     assert played.held and played.notes[0].held and played.verdict.acknowledged > 100
-    acts = [step for step in played.steps if isinstance(step, Act)]
-    assert {"mends", "struck"} == {"mends" if act.mends else "struck" for act in acts if act.mends or act.struck}
     plant(monkeypatch, violate)
     played = play(told)
     assert not played.held and not played.notes[0].held
@@ -79,6 +80,29 @@ def test_a_seed_that_held_holds_and_says_where_it_differs(monkeypatch: pytest.Mo
     assert "acknowledged;" in lines[-1] and "lost" not in lines[-1], "what is not known is not told"
     assert lines[-2].startswith(f"note    the {told.chain.steps:,} steps are those")  # type: ignore[union-attr]
     assert f"they differ from step {len(played.steps) + 1:,} on: it ends there" in lines[-2]
+
+
+def test_all_that_is_done_to_a_run_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Faults, "_drawn", lambda faults, kinds: kinds)
+    monkeypatch.setattr(Faults, "DAMAGE_SHARE", 1.0)
+    monkeypatch.setattr(sim_faults, "PACES_S", (0.08,))
+    reached: set[str] = set()
+    for simulation, seed, until_s in (
+        ("edges", 1, math.inf),
+        ("cluster", 5, 3.0),
+        ("losses", 3, 17.0),
+        ("twins", 1, math.inf),
+        ("groups", 0, math.inf),
+    ):
+        player = SeedPlayer(simulated(seed, simulation))
+        with monkeypatch.context() as patched:
+            done = Done(patched, player.cluster)
+            player.advance(until_s)
+        acts = [step for step in player.steps if isinstance(step, Act)]
+        assert (done.untold(acts), done.unfounded(acts)) == ([], []), simulation
+        reached |= {what for _, what, _ in done.seen}
+        player.close()
+    assert reached == ALL
 
 
 @pytest.mark.usefixtures("planted")
