@@ -34,6 +34,8 @@ REASONS: Final = 3
 """Skipped tests that are named for each reason."""
 PROCESSES: Final = "not spark and not compose"
 """Tests on real processes of this machine that need no Spark."""
+WITH_PROCESSES: Final = ("tests/integration", "tests/unit/meta")
+"""Folders of such tests: to collect all of tests/unit takes ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,15 @@ def tests(name: str, *arguments: str, needs: str = "") -> Step:
 
 
 CHECK: Final = Step("check", ("scripts/check.sh",), beside=True)
-UNIT: Final = tests(
+UNIT: Final = tests("unit tests", "-n", "auto", "-m", "not integration and not compose", "tests/unit")
+QUICK_UNIT: Final = tests(
     "unit tests", "-n", "auto", "-m", "not integration and not compose and not exhaustive", "tests/unit"
 )
-EXHAUSTIVE: Final = tests("exhaustive unit tests", "-n", "auto", "-m", "exhaustive", "tests/unit")
 IMAGES: Final = Step("images", ("scripts/images.sh", "--quiet"), needs="engine", is_set_up=True)
 SPARK_IMAGE: Final = Step("image of Spark", ("scripts/images.sh", "--quiet", "spark-master"), "engine", is_set_up=True)
-QUICK: Final = (CHECK, UNIT)
+QUICK: Final = (CHECK, QUICK_UNIT)
 INTEGRATION: Final = (
-    tests("integration", "-m", f"integration and {PROCESSES}", "tests/integration", "tests/unit", needs="java"),
+    tests("integration", "-m", f"integration and {PROCESSES}", *WITH_PROCESSES, needs="java"),
     tests("benchmarks", "tests/bench_smoke", needs="java"),
 )
 SPARK: Final = (tests("Spark", "-m", "spark and not compose", "tests/integration", needs="java"),)
@@ -81,11 +83,11 @@ TIERS: Final[Mapping[str, tuple[Step, ...]]] = {
     "quick": QUICK,
     "test": (
         IMAGES,
-        *QUICK,
-        EXHAUSTIVE,
+        CHECK,
+        UNIT,
         tests("models", "-n", "auto", "-m", "not gate", "tests/model", "tests/sim"),
         Step("seeds", (sys.executable, "-m", "tidelog.testing.sim", "--seeds", str(SEEDS))),
-        tests("smoke", "-m", f"smoke and {PROCESSES}", "tests/integration", "tests/unit", needs="java"),
+        tests("smoke", "-m", f"smoke and {PROCESSES}", *WITH_PROCESSES, needs="java"),
         tests("smoke: Spark", "-m", "smoke and spark and not compose", "tests/integration", needs="java"),
         tests("smoke: Compose", "-m", "smoke and compose", "tests/compose", needs="engine"),
     ),
@@ -93,8 +95,8 @@ TIERS: Final[Mapping[str, tuple[Step, ...]]] = {
     "spark": SPARK,
     "compose": COMPOSE,
     "gate": (
-        *QUICK,
-        EXHAUSTIVE,
+        CHECK,
+        UNIT,
         tests("models, seeds, mutants", "tests/model", "tests/sim"),
         *INTEGRATION,
         *SPARK,

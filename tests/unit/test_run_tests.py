@@ -1,5 +1,6 @@
 """scripts/run_tests.py: what its tiers say at the end, what they leave out, and how a gate goes on."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -28,6 +29,13 @@ def run(tmp_path: Path, *steps: tiers.Step, passed: frozenset[str] = frozenset()
 def test_every_step_runs_and_one_that_fails_is_named(tmp_path: Path) -> None:
     good, bad = tiers.Step("good", ("true",)), tiers.Step("bad", ("false",))
     assert run(tmp_path, bad, good) == [("bad", "FAILED"), ("good", "passed")]
+
+
+def test_tests_on_processes_are_where_they_are_looked_for() -> None:
+    paths = (ROOT / "tests/unit").rglob("test_*.py")
+    marked = [path for path in paths if re.search(r"mark\.(smoke|integration)\b", path.read_text())]
+    folders = [ROOT / folder for folder in tiers.WITH_PROCESSES]
+    assert marked and all(any(map(path.is_relative_to, folders)) for path in marked)
 
 
 def test_what_is_compiled_is_kept() -> None:
