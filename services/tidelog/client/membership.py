@@ -7,6 +7,7 @@ reconnects (COORD-4). A Start is done once (COORD-5). Offsets are those of the g
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Any, Final
 
 from tidelog.client.lease import Lease
@@ -386,7 +387,9 @@ class Membership:
             case m.StartFetcherRequest() if self._leaving is None:
                 self._start(asked, key, now)
             case m.StartFetcherRequest():
+                assert self._leaving is not None
                 self.started = key
+                self._leaving.offsets = _not_behind(self._leaving.offsets, asked)
                 self._say_leave(now)
 
     def _ping(self, key: Key, now: float) -> None:
@@ -525,6 +528,12 @@ class Membership:
         self.heard = (self.heard[0], 0)
         self.lease.end()
         self._out.append(Left(stored))
+
+
+def _not_behind(offsets: Iterable[m.OffsetInfo], start: m.StartFetcherRequest) -> tuple[m.OffsetInfo, ...]:
+    """Returns those offsets of former generations that may be stored in this one: another member may have gone further since."""
+    given = {(p.topic, p.partition): p.offset for o in start.ownership_info for p in o.assigned_parts}
+    return tuple(each for each in offsets if each.offset >= given.get((each.topic, each.partition), inf))
 
 
 def _is_refusal(event: Event) -> bool:

@@ -451,6 +451,17 @@ def test_who_leaves_during_a_failover_says_it_to_the_next_coordinator_in_the_gen
     assert (leave.coordinator_epoch, leave.generation, offsets_in(leave)) == (2, 1, {0: 11})
 
 
+def test_a_leave_takes_back_nothing_of_another_member() -> None:
+    scene = joined((0, 10), (1, 20), (2, 30))
+    for partition, offset in ((0, 10), (1, 20), (2, 30)):
+        scene.process(partition, offset)
+    scene.give(Broke())
+    scene.give(Leave("closed"))
+    scene.register(epoch=2)
+    (leave,) = answers(scene.start(2, (0, 15), (2, 31), epoch=2))
+    assert (leave.generation, offsets_in(leave)) == (2, {2: 31}), "0 was another's, and 1 is"
+
+
 def test_a_member_of_nothing_leaves_at_once() -> None:
     assert Scene().give(Leave("bye")) == [Left(stored=False)]
 
