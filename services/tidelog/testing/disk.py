@@ -223,9 +223,12 @@ class _SimLock:
 
 
 class SimDisk:
-    """See `tidelog.ports.disk.Disk`. `trace` holds every call that changed something since the host was made."""
+    """See `tidelog.ports.disk.Disk`.
 
-    def __init__(self, boot: int = 1) -> None:
+    traced: `trace` holds every call that changed something since the host was made, which takes memory.
+    """
+
+    def __init__(self, boot: int = 1, *, traced: bool = True) -> None:
         self._numbers = itertools.count(1)
         self._root = _Directory(0)
         self._faults: list[_Fault] = []
@@ -239,7 +242,10 @@ class SimDisk:
         self._boot = boot
         self.life = 0
         """Counts crashes: a handle of an earlier life is dead."""
+        self._traced = traced
         self.trace: list[Op] = []
+        self.changes = 0
+        """Calls that changed something."""
         self.stop_after: int | None = None
         """Number of changing calls that succeed; the next one and all later raise PowerCut."""
         self.on_read: Callable[[str], None] = lambda path: None
@@ -324,11 +330,13 @@ class SimDisk:
                     self._faults.remove(fault)
                 raise OSError(fault.error, "injected", path)
         if changes:
-            if self.stop_after is not None and len(self.trace) >= self.stop_after:
+            if self.stop_after is not None and self.changes >= self.stop_after:
                 if self.on_power_cut is not None:
                     self.on_power_cut()
                 raise PowerCut(f"{op} {path}")
-            self.trace.append(Op(op, path))
+            self.changes += 1
+            if self._traced:
+                self.trace.append(Op(op, path))
 
     def spoiled(self, node: _File) -> None:
         """An append or a sync of it has failed; only who opens it again knows what is there."""

@@ -142,7 +142,7 @@ class SimNode:
         self.world = world
         self.settings: Mapping[str, Any] = {}
         """Settings that differ from those of a run with faults; they take effect at the next start."""
-        self.disk = SimDisk()
+        self.disk = SimDisk(traced=False)
         self.clock = SimClock()
         """Of the host: its calendar may jump."""
         self.excused = False
@@ -328,7 +328,7 @@ class SimNode:
             asyncio.get_running_loop().call_soon(die, context=contextvars.Context())
 
         self.disk.on_power_cut = cut
-        self.disk.stop_after = len(self.disk.trace) + writes
+        self.disk.stop_after = self.disk.changes + writes
 
     def terminate(self) -> None:
         """SIGTERM: the process stops in its own time; what is left of it is gone then."""
@@ -356,7 +356,7 @@ class SimNode:
     def replace_disk(self) -> None:
         """The host gets an empty disk while its process is down."""
         self.world.tell(f"{self.name} gets an empty disk", self.name)
-        self.disk = SimDisk()
+        self.disk = SimDisk(traced=False)
 
     def pause(self) -> None:
         assert self.process is not None

@@ -73,7 +73,7 @@ class Twins:
         node, meta = self._cluster.zookeeper.find(path), first.meta
         if path in self._running or node is None or meta is None or node.stat.ephemeral_owner != meta.session_id:
             return None
-        disk = first.disk.copied() if copies else SimDisk()
+        disk = first.disk.copied() if copies else SimDisk(traced=False)
         twin = self._running[path] = Twin(self._cluster.world, first, disk, reached=reached)
         twin.starts = first.starts  # another stream of random numbers each time
         self._cluster.world.tell(f"{twin.name}, a second process of {first.name}, starts", twin.name, first.name)
