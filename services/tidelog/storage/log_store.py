@@ -147,17 +147,38 @@ class LogStore:
         if name.endswith(STRAY_SUFFIX):
             self._load_stray(name)
             return
-        tp, topic_id = parse_folder_name(name), topic_marker.topic_id_in(self._disk, folder)
-        if tp is not None and topic_id is None:
-            found = unmarked.settle(self._disk, tp, folder, self._recovery_points, power_lost=self._data_dir.power_lost)
-            topic_id = found.topic_id
-            self.notes += found.notes
-        if tp is None or topic_id is None:
+        if (tp := parse_folder_name(name)) is None:
+            self.notes.append(f"{folder} is not a partition of this broker; left alone")
+            return
+        try:
+            topic_id = self._topic_id_of(tp, folder)
+        except OSError as error:
+            self._refuse(tp, f"{folder} cannot be listed: {error}")
+            return
+        if topic_id is None:
             self.notes.append(f"{folder} is not a partition of this broker; left alone")
             return
         key = LogKey(tp.topic, tp.partition, topic_id)
         clean = self._data_dir.was_clean and self._journal.problem is None
         self._open_log(key, clean=clean, power_lost=self._data_dir.power_lost)
+
+    def _topic_id_of(self, tp: TopicPartition, folder: str) -> bytes | None:
+        topic_id = topic_marker.topic_id_in(self._disk, folder)
+        if topic_id is not None:
+            return topic_id
+        found = unmarked.settle(self._disk, tp, folder, self._recovery_points, power_lost=self._data_dir.power_lost)
+        self.notes += found.notes
+        return found.topic_id
+
+    def _refuse(self, tp: TopicPartition, reason: str) -> None:
+        """A log whose marker cannot be read is of the topic that the checkpoints name, and keeps their marks."""
+        known = {
+            key for each in (*self._marks, self._journal) for key in each.logs() if (key.topic, key.partition) == tp
+        }
+        self._known |= known
+        self.failed[tp] = FailedLog(reason, max(known).topic_id if known else b"")
+        self._lost = True
+        self.notes.append(reason)
 
     def _load_stray(self, name: str) -> None:
         marked = [key for marks in self._marks for key in marks.logs()]

@@ -76,7 +76,7 @@ class ProducerSnapshots:
             if end_offset == offset:
                 after = LastBatch(end_offset, leader_epoch, crc)
                 return Snapshot(after, [_facts(line) for line in lines[1:]], any(rewritten))
-        except (TidelogError, ValueError, IndexError):
+        except (OSError, TidelogError, ValueError, IndexError):
             pass
         self.drop(offset)
         return None
@@ -85,8 +85,8 @@ class ProducerSnapshots:
         self._offsets.remove(offset)
         try:
             self._disk.remove(self._path(offset))
-        except FileNotFoundError:
-            pass
+        except OSError:
+            pass  # a file that stays is a cache of what is in the log
 
     def drop_above(self, offset: int) -> None:
         """Those of records that are no longer in the log."""

@@ -180,8 +180,8 @@ class Segment:
         """From its file, or from every header of `file`, which is this segment's; in any thread if nobody writes to it."""
         try:
             data = self._disk.read(self.index_path)
-        except FileNotFoundError:
-            data = b""
+        except OSError:
+            data = b""  # also where it cannot be read: it is a cache
         index = SparseIndex.decode(data, self.size_bytes, self._interval_bytes)
         if index is None:
             index = SparseIndex(self._interval_bytes)

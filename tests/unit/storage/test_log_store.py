@@ -72,6 +72,31 @@ def test_a_file_in_place_of_the_directory() -> None:
         open_store(disk)
 
 
+def test_a_folder_that_is_none_of_ours_is_not_looked_into() -> None:
+    """Such as lost+found in the root of a volume, which root alone may list."""
+    disk = SimDisk()
+    assert started(disk).close({}, 5)
+    disk.make_dir(f"{ROOT}/lost+found")
+    disk.fail("list_dir", errno.EACCES, path="lost+found")
+    store = open_store(disk)
+    assert TP in store.logs and store.intact_since == 5
+    assert f"{ROOT}/lost+found is not a partition of this broker; left alone" in store.notes
+
+
+def test_a_folder_that_cannot_be_listed_takes_one_log_alone() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.create(OTHER, TOPIC_ID)
+    store.close({TP: 2}, 5)
+    disk.fail("list_dir", errno.EIO, path=f"{ROOT}/events-0", times=2)
+    for _ in range(2):
+        store = open_store(disk)
+        assert OTHER in store.logs and store.stored_topic_id(TP) == TOPIC_ID
+        assert "events-0 cannot be listed" in store.failed[TP].reason
+        store.close({}, 5)
+    assert contents(open_store(disk).logs[TP])
+
+
 # --- intact_since -----------------------------------------------------------------------------------------------------
 
 

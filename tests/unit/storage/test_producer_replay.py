@@ -1,5 +1,6 @@
 """HOLE-28: the table that a log comes back with is the one its records tell, after any cut, kill and loss of power."""
 
+import errno
 import random
 
 import pytest
@@ -128,6 +129,23 @@ def test_after_a_clean_stop_the_records_are_not_read_again() -> None:
     reopened.close({}, 2)
     assert snapshots(disk) == [f"{3:020d}.snapshot"], "nothing new, so nothing is written"
     assert open_store(disk, LogConfig()).logs[TP].producers.facts() == before
+
+
+@requirement("A producer batch that is sent again is stored once")
+@pytest.mark.parametrize("suffix", [".snapshot", ".index"])
+def test_a_cache_that_cannot_be_read_takes_no_log(suffix: str) -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    three_batches(store.create(TP, TOPIC_ID))
+    store.close({}, 1)
+    disk.fail("read", errno.EIO, path=suffix, times=100)
+    disk.fail("open", errno.EIO, path=suffix, times=100)
+    disk.fail("remove", errno.EIO, path=suffix, times=100)
+    log = open_store(disk).logs[TP]
+    assert log.producers.facts() == rebuilt_producers(contents(log))
+    assert [log.read(offset, 1, log.log_end_offset)[:8] for offset in range(3)] == [
+        offset.to_bytes(8, "big") for offset in range(3)
+    ]
 
 
 @requirement("A producer batch that is sent again is stored once")
