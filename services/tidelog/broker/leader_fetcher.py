@@ -196,16 +196,17 @@ class LeaderLink:
                 self._fetchers.on_bytes(len(part.records), self._fetchers.broker_id in host.moving)
                 sent = {batch.base_offset: batch.crc for batch in part.sent} if part.marked else None
                 host.append_chunk(part.records, sent)
+            host.leader_high_watermark = part.high_watermark
+            appended = ev.FollowerAppended(
+                part.leader_epoch, host.log.log_end_offset, part.high_watermark, part.log_start_offset
+            )
+            host.step(appended)
+            moved = host.move_log_start(part.log_start_offset)
         except TidelogError as error:
             _log.warning("chunk of %s from broker %d refused: %s", host.tp, self.leader, error)
             if host.offline is None:
                 self._fetchers.retry_later(self, host)
             return self._position(host, code=error.code)
-        host.leader_high_watermark = part.high_watermark
-        host.step(
-            ev.FollowerAppended(part.leader_epoch, host.log.log_end_offset, part.high_watermark, part.log_start_offset)
-        )
-        moved = host.move_log_start(part.log_start_offset)
         return self._position(host) if part.records or moved else None
 
     def _start_again(self, host: PartitionHost, part: m.ReplicaChunk) -> m.ReplicaPosition | None:

@@ -594,13 +594,13 @@ class ReplicaManager:
             await self._clock.sleep(self._settings.checkpoint_s)
             self._logs.expire_producers(self._clock.now())
             try:
-                await self._checkpoint()
+                await self.checkpoint()
                 await self._disk.in_background(self._logs.purge)
             except (TidelogError, OSError) as error:
                 # An older checkpoint is always safe; a full disk must not end the process (reliability 8.1).
                 _log.error("checkpoint failed: %s", error)
 
-    async def _checkpoint(self) -> None:
+    async def checkpoint(self) -> None:
         """All high watermarks in one file (HL6.07); entries of partitions not opened yet are carried over (HOLE-08)."""
         async with self._checkpointing:
             checkpoint = self._logs.begin_checkpoint(self.high_watermarks())
@@ -609,7 +609,9 @@ class ReplicaManager:
                 await self._disk.in_background(checkpoint.run)
             except OSError as error:
                 failed = error
-            self._logs.end_checkpoint(checkpoint, failed)
+            for tp, reason in self._logs.end_checkpoint(checkpoint, failed).items():
+                if host := self._hosts.get(tp):
+                    host.take_offline(reason)
 
     def durable_start(self, host: PartitionHost) -> int:
         """The log begins there or later after the end of this process."""
@@ -640,7 +642,7 @@ class ReplicaManager:
         while self._starts:
             code, begun = ErrorCode.NONE, len(self._starts)
             try:
-                await self._checkpoint()
+                await self.checkpoint()
                 await self._disk.in_background(self._logs.sync_names)
             except (TidelogError, OSError) as error:
                 _log.error("checkpoint of log starts failed: %s", error)

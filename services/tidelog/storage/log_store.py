@@ -548,8 +548,12 @@ class LogStore:
             if start > self._log_starts.get(log.key):
                 self._log_starts.update({log.key: start})
 
-    def end_checkpoint(self, checkpoint: Checkpoint, error: OSError | None = None) -> None:
+    def end_checkpoint(
+        self, checkpoint: Checkpoint, error: OSError | None = None
+    ) -> Mapping[TopicPartition, TidelogError]:
         """Puts the new files in force, unless a log was cut below its marks meanwhile: the next checkpoint comes.
+
+        Returns the logs that are fenced now, since their old segments cannot be set aside.
 
         The directory is not synced here: an older checkpoint is always safe.
         """
@@ -563,11 +567,12 @@ class LogStore:
             else:
                 self._purgeable += checkpoint.deleted
                 self._deleted = self._deleted[len(checkpoint.deleted) :]
-                self._release(checkpoint.log_starts)
+                return self._release(checkpoint.log_starts)
         if error is not None:
             if no_space(error):
                 self._reserve.release()  # for the next one
             raise self._broken("the checkpoint", error) from error
+        return {}
 
     def durable_start(self, log: PartitionLog) -> int:
         """The log begins there or later after the end of this process, and after a loss of power once `sync_names` has run."""
@@ -577,26 +582,26 @@ class LogStore:
         """The last checkpoint survives a loss of power. Waits for the device (`in_background`)."""
         self._disk.sync_dir(self._root)
 
-    def _release(self, log_starts: Mapping[LogKey, int]) -> None:
+    def _release(self, log_starts: Mapping[LogKey, int]) -> dict[TopicPartition, TidelogError]:
         """Segments below starts that are durable are no longer needed; `purge` removes the files."""
+        fenced: dict[TopicPartition, TidelogError] = {}
         for key, start in log_starts.items():
-            log = self._logs.get(TopicPartition(key.topic, key.partition))
+            log = self._logs.get(tp := TopicPartition(key.topic, key.partition))
             if log is not None and log.key == key and log.failure is None:
                 try:
                     self._set_aside += log.release_below(start)
                 except TidelogError as error:
-                    self.notes.append(
-                        error.message
-                    )  # the log is fenced, and its partition goes offline with its next use
+                    fenced[tp] = error
+        return fenced
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, TidelogError]:
         """All three steps at once."""
         checkpoint = self.begin_checkpoint(high_watermarks)
         try:
             checkpoint.run()
         except OSError as error:
             self.end_checkpoint(checkpoint, error)
-        self.end_checkpoint(checkpoint)
+        return self.end_checkpoint(checkpoint)
 
     def lower_marks(self, key: LogKey, end_offset: int) -> None:
         """See `LogOwner`."""

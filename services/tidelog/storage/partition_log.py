@@ -6,6 +6,7 @@ the log: everything is refused until it is opened again (KAFKA-10778, MUT-23), a
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
@@ -569,7 +570,8 @@ class PartitionLog:
         released = []
         try:
             while len(self._segments) > 1 and self._segments[1].base_offset <= min(offset, self.log_start_offset):
-                released.append(self._segments[0].set_aside())
+                with suppress(FileNotFoundError):  # of one that is gone already
+                    released.append(self._segments[0].set_aside())
                 del self._segments[0], self._bases[0]
         except OSError as error:
             raise self._fenced("deletion of old segments", error) from error

@@ -237,6 +237,33 @@ async def test_a_start_that_is_told_ahead_of_the_records_is_taken_over_as_far_as
         assert (start(two), position.log_start_offset, two.high_watermark) == (2, 2, 2)
 
 
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOENT])
+async def test_an_old_segment_that_cannot_be_set_aside(error: int) -> None:
+    async with broker_world() as (world, one, two):
+        await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT), 0)
+        for end in range(1, 9):
+            one.append(batch(b"r" * 20))
+            await until(lambda end=end: two.high_watermark == end)
+        two.part().log.flush()
+        one.part().move_log_start(4)
+        await until(lambda: start(two) == 4)
+        two.disk.fail("rename", error, path=f"{0:020d}.log")
+        for _ in range(2):
+            await two.manager.checkpoint()
+        assert (two.part().offline is None) is (error == errno.ENOENT), "one that is gone needs no deletion"
+        one.part().move_log_start(6)
+        one.append()
+        await one.clock.sleep(1.0)  # and no task has failed
+
+
+async def test_a_log_that_fails_under_a_follower_ends_no_task() -> None:
+    async with broker_world() as (world, one, two):
+        await led(world, ALONE, 4)
+        two.part().log.fence("its disk has failed")
+        one.part().move_log_start(2)
+        await until(lambda: two.part().offline is not None)
+
+
 async def test_the_start_stays_after_a_change_of_leader() -> None:
     async with broker_world() as (world, one, two):
         await led(world, TopicConfig(), 8)
