@@ -3,10 +3,11 @@
 A worker process reads; what becomes of a rotten log is decided in `rot`.
 """
 
+import errno
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.ports.clock import Clock
@@ -15,9 +16,13 @@ from tidelog.runtime.metrics import CleanerMetrics
 from tidelog.storage.compaction import Progress, Source
 from tidelog.storage.recovery import Damage
 from tidelog.storage.scrub import Scrub
+from tidelog.storage.segment import segment_name
 from tidelog.storage.segment_swap import closed_below
 
 _log = logging.getLogger(__name__)
+
+_UNREADABLE: Final = frozenset({errno.EIO, errno.ENOENT})
+"""Other errors, such as too many open files, say nothing of the disk."""
 
 
 class ScrubSettings(NamedTuple):
@@ -58,19 +63,35 @@ class Scrubber:
                     await self._scrub(host, source)
 
     async def _scrub(self, host: PartitionHost, source: Source) -> None:
+        """A segment that cannot be read twice is no copy of its records."""
         log, cuts = host.log, host.log.cuts
-        try:
-            async with aclosing(self._worker.run(Scrub(log.folder, source))) as steps:
-                async for step in steps:
-                    if host.offline is not None or host.log is not log or log.failure is not None or log.cuts != cuts:
-                        return
-                    if isinstance(step, Progress):
-                        self._metrics.scrubbed(step.read_bytes)
-                        await self._clock.sleep(step.read_bytes / self._settings.bytes_per_s)
-                    elif source in closed_below(log, source.end_offset):  # and neither compacted nor deleted meanwhile
-                        self._on_damage(host, step)
-        except FileNotFoundError:
-            pass  # compacted or deleted meanwhile
-        except OSError as error:
-            _log.warning("scrub of %s at %d was broken off: %s", host.tp, source.base_offset, error)
-            await self._clock.sleep(self._settings.interval_s / 10)
+
+        def is_there() -> bool:
+            """It was neither cut, compacted nor deleted meanwhile."""
+            works = host.offline is None and host.log is log and log.failure is None and log.cuts == cuts
+            return works and source in closed_below(log, source.end_offset)
+
+        for again in (True, False):
+            try:
+                return await self._read(host, source, is_there)
+            except OSError as error:
+                if not is_there():
+                    return
+                path = f"{log.folder}/{segment_name(source.base_offset)}"
+                if not again and error.errno in _UNREADABLE:
+                    self._on_damage(host, Damage(path, 0, source.base_offset, f"it cannot be read: {error}"))
+                    return
+                _log.warning("scrub of %s was broken off: %s", path, error)
+                await self._clock.sleep(self._settings.interval_s / 10)
+
+    async def _read(self, host: PartitionHost, source: Source, is_there: Callable[[], bool]) -> None:
+        """OSError."""
+        async with aclosing(self._worker.run(Scrub(host.log.folder, source))) as steps:
+            async for step in steps:
+                if not is_there():
+                    return
+                if isinstance(step, Progress):
+                    self._metrics.scrubbed(step.read_bytes)
+                    await self._clock.sleep(step.read_bytes / self._settings.bytes_per_s)
+                else:
+                    self._on_damage(host, step)

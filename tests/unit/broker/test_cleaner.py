@@ -166,6 +166,33 @@ async def test_a_leader_of_a_compacted_topic_takes_no_record_without_a_key(bed: 
     assert (await bed.bench.send(keyed((b"a", None), (b"", b"2"), codec=codec))).error_code is ErrorCode.NONE
 
 
+@pytest.mark.parametrize(
+    ("error", "is_noticed"),
+    [(errno.EIO, True), (errno.ENOENT, True), (errno.EMFILE, False)],
+    ids=["EIO", "ENOENT", "EMFILE"],
+)
+async def test_a_segment_that_cannot_be_read_takes_its_copy_out(bed: Bed, error: int, is_noticed: bool) -> None:
+    bed.bench.told(config=KEPT)
+    await bed.fill(12)
+    bed.bench.told(config=KEPT, leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+    path = bed.bench.host.log.segments[1].path
+    if error == errno.ENOENT:
+        bed.bench.disk.remove(path)
+    else:
+        bed.bench.disk.fail("open", error, path=path, times=99)
+    await asyncio.sleep(25.0)
+    assert (bed.bench.host.offline is not None) is is_noticed
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == is_noticed
+
+
+async def test_a_segment_that_can_be_read_again_is_whole(bed: Bed) -> None:
+    bed.bench.told(config=KEPT)
+    await bed.fill(12)
+    bed.bench.disk.fail("open", errno.EIO, path=bed.bench.host.log.segments[1].path)
+    await asyncio.sleep(25.0)
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 0
+
+
 @requirement("A flipped bit is never served or replicated")
 async def test_a_rotten_segment_of_a_follower_takes_its_copy_out(bed: Bed) -> None:
     bed.bench.told(config=KEPT)
