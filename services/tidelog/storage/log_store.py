@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -488,17 +489,22 @@ class LogStore:
         """Removes the files of deleted logs, those deleted before the last checkpoint, and of segments that are no longer
         kept (an executor's work).
 
-        OSError leaves the rest to the next start.
+        What cannot be removed is left to the next start, and the last OSError about it is raised in the end.
         """
         deleted, self._purgeable = self._purgeable, []
         aside, self._set_aside = self._set_aside, []
-        for path in aside:
+        failed: OSError | None = None
+        steps = [partial(self._disk.remove, path) for path in aside]
+        steps += [partial(strays.remove_folder, self._disk, folder) for folder in deleted]
+        for step in steps:
             try:
-                self._disk.remove(path)
+                step()
             except FileNotFoundError:
-                pass  # it went with its log
-        for folder in deleted:
-            strays.remove_folder(self._disk, folder)
+                pass  # a segment went with its log
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _folder(self, tp: TopicPartition) -> str:
         return f"{self._root}/{tp.topic}-{tp.partition}"

@@ -477,6 +477,26 @@ def test_a_deletion_that_failed_succeeds_when_it_is_repeated() -> None:
     assert store.close({TP: 0}, 5), "the deleted log needs no flush"
 
 
+def test_a_deleted_log_that_cannot_be_removed_keeps_no_other() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.create(OTHER, TOPIC_ID)
+    store.delete(TP)
+    store.delete(OTHER)
+    first, second = (f"{ROOT}/events-{each}.{TOPIC_ID.hex()}-delete" for each in (0, 1))
+    disk.make_dir(f"{first}/foreign")
+    store.checkpoint({})
+    with pytest.raises(OSError):
+        store.purge()
+    assert disk.kind(first) is not None and disk.kind(second) is None
+    disk.remove_dir(f"{first}/foreign")
+    disk.crash(Crash.PROCESS)
+    store = open_store(disk)
+    store.checkpoint({})
+    store.purge()
+    assert disk.kind(first) is None, "the next start tries it again"
+
+
 def test_delete_renames_and_purge_removes_what_a_checkpoint_no_longer_names() -> None:
     disk = SimDisk()
     store = started(disk)
