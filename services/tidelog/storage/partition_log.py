@@ -131,14 +131,16 @@ class PartitionLog:
         if segments:
             if segments[0].base_offset > opening.log_start or hollow(segments, default=-1) >= 0:
                 return False
-            last = segments[-1]
-            end, position = last.base_offset, 0
-            for at, header in last.walk(last.index.below_position(last.size_bytes)):
+            filled = segments[-1] if segments[-1].size_bytes or len(segments) == 1 else segments[-2]
+            end, position = filled.base_offset, 0
+            for at, header in filled.walk(filled.index.below_position(filled.size_bytes)):
                 end, position = header.end_offset, at + header.size_bytes
                 if header.leader_epoch > epoch:
                     return False  # the journal is older than the log
-            if position != last.size_bytes or (end > self.log_start_offset and epoch == NO_EPOCH):
+            if position != filled.size_bytes or (end > self.log_start_offset and epoch == NO_EPOCH):
                 return False
+            if filled is not segments[-1] and end != segments[-1].base_offset:
+                return False  # an empty segment begins where the one before it ends
         if why_damaged(end, opening, valid_follows=False, later_segments=False):
             return False
         self._take(segments, end)

@@ -97,6 +97,17 @@ def test_a_folder_that_cannot_be_listed_takes_one_log_alone() -> None:
     assert contents(open_store(disk).logs[TP])
 
 
+@pytest.mark.parametrize("base_offset", [2, 30])
+def test_an_empty_last_segment_begins_where_the_log_ends(base_offset: int) -> None:
+    disk = SimDisk()
+    started(disk).close({TP: 2}, 5)
+    disk.open(f"{ROOT}/events-0/{base_offset:020d}.log", create=True).close()
+    log = open_store(disk).logs[TP]
+    assert (log.log_end_offset, log.damage) == (2, None)
+    lead(log, A, 1)
+    assert (log.log_end_offset, contents(log)) == (3, placed(A, 0, 1) + placed(A, 1, 1) + placed(A, 2, 1))
+
+
 # --- intact_since -----------------------------------------------------------------------------------------------------
 
 
