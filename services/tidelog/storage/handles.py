@@ -1,16 +1,19 @@
 """Open files of all logs of a broker, opened when they are needed and capped in number.
 
 A broker may hold thousands of segments and a process a thousand descriptors. The least recently used file is closed; one
-that a running flush has pinned is not. An evicted file may have unsynced bytes: the flush opens it again, and Linux (4.13
-and later) reports a failed write-back to the first sync after it, on a new descriptor too.
+that a running flush has pinned is not. Where sockets have taken the descriptors, half of the files are closed. An evicted
+file may have unsynced bytes: the flush opens it again, and Linux (4.13 and later) reports a failed write-back to the first
+sync after it, on a new descriptor too.
 """
 
+import errno
 from collections import OrderedDict
 from typing import Final
 
 from tidelog.ports.disk import Disk, DiskFile
 
 OPEN_FILES_MAX: Final = 512
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class Handles:
@@ -28,15 +31,24 @@ class Handles:
         """The file, opened if need be; valid until the next call here."""
         file = self._open.get(path)
         if file is None:
-            file = self._add(path, self._disk.open(path))
+            file = self._open_file(path)
         else:
             self._open.move_to_end(path)
         return file
 
     def create(self, path: str) -> None:
-        self._add(path, self._disk.open(path, create=True))
+        self._open_file(path, create=True)
 
-    def _add(self, path: str, file: DiskFile) -> DiskFile:
+    def _open_file(self, path: str, *, create: bool = False) -> DiskFile:
+        try:
+            file = self._disk.open(path, create=create)
+        except OSError as error:
+            idle = [each for each in self._open if each not in self._pins]
+            if error.errno not in _NO_DESCRIPTORS or not idle:
+                raise
+            for each in idle[: (len(idle) + 1) // 2]:
+                self._open.pop(each).close()
+            file = self._disk.open(path, create=create)
         self._open[path] = file
         if len(self._open) > self._open_files_max:
             for candidate in self._open:
