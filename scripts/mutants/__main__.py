@@ -15,11 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from mutants import checker, edge_clients, edges, groups, rules, simulator
+from mutants import checker, edge_clients, edge_disks, edges, groups, rules, simulator
 from mutants.judging import Inconclusive, Verdict, judge
 from mutants.patching import BySimulator, Mutant
 
-TABLES: Final = (simulator.MUTANTS, groups.MUTANTS, rules.MUTANTS, edges.MUTANTS, edge_clients.MUTANTS, checker.MUTANTS)
+TABLES: Final = (
+    simulator.MUTANTS,
+    groups.MUTANTS,
+    rules.MUTANTS,
+    edges.MUTANTS,
+    edge_clients.MUTANTS,
+    edge_disks.MUTANTS,
+    checker.MUTANTS,
+)
 FOUND: Final = Path(__file__).with_name("found_seeds.json")
 REPLAY_SEEDS: Final = 40
 """How many are tried when a kept seed fails no more, since any change of the code draws another run."""

@@ -41,6 +41,15 @@ def request_names_everything(_: Any, kind: Any, items: Any) -> Any:
     return iter([tuple(items)] if items else [])
 
 
+@MUTANTS.mutant(
+    "STALE-LEAVE", ByTest("tests/unit/client/test_membership.py::test_a_leave_takes_back_nothing_of_another_member")
+)
+@around(membership, "_not_behind")
+def leave_stores_what_it_had(_: Any, offsets: Any, _start: Any) -> Any:
+    """A member that leaves stores the offsets of a former generation, whatever was stored since."""
+    return tuple(offsets)
+
+
 @MUTANTS.mutant("DAMAGED-TOPIC-IN-A-CLUSTER")
 @MUTANTS.mutant("DAMAGED-TOPIC", ByTest(f"{_TOPICS}test_a_damaged_topic_stays_as_it_was_read_last"))
 @around(TopicWatcher, "_read")

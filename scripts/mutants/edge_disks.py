@@ -1,0 +1,129 @@
+"""Mistakes where disks fail: folders and files that cannot be read, removed or opened."""
+
+import errno
+from typing import Any, Final
+
+from mutants.patching import ByTest, Code, Table, around
+from tidelog.broker import scrubber
+from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.scrubber import Scrubber
+from tidelog.errors import TidelogError
+from tidelog.storage import handles, strays, topic_marker
+from tidelog.storage.log_store import LogStore
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.producer_snapshot import ProducerSnapshots
+from tidelog.storage.recovery import Damage
+from tidelog.storage.segment import Segment
+
+MUTANTS: Final = Table(__name__)
+
+_STORE: Final = "tests/unit/storage/test_log_store.py::"
+_REPLAY: Final = "tests/unit/storage/test_producer_replay.py::"
+_RETENTION: Final = "tests/unit/broker/test_log_retention.py::"
+_CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
+
+
+@MUTANTS.mutant("LISTED-FOLDER", ByTest(f"{_STORE}test_a_folder_that_is_none_of_ours_is_not_looked_into"))
+@around(LogStore, "_load_folder")
+def every_folder_is_listed(original: Any, self: Any, name: str) -> None:
+    """A broker looks into every folder of its data directory."""
+    topic_marker.topic_id_in(self._disk, f"{self._root}/{name}")
+    original(self, name)
+
+
+@MUTANTS.mutant("UNLISTED-LOG", ByTest(f"{_STORE}test_a_folder_that_cannot_be_listed_takes_one_log_alone"))
+@around(LogStore, "_refuse")
+def unlisted_log_ends_the_start(_: Any, _self: Any, _tp: Any, reason: str) -> None:
+    """A folder of a log that cannot be listed ends the start of the broker."""
+    raise OSError(errno.EIO, reason)
+
+
+@MUTANTS.mutant("UNREAD-INDEX", ByTest(f"{_REPLAY}test_a_cache_that_cannot_be_read_takes_no_log[.index]"))
+@around(Segment, "read_index")
+def index_must_be_readable(original: Any, self: Any, file: Any) -> Any:
+    """A segment whose index cannot be read cannot be read either."""
+    if self._disk.kind(self.index_path) is not None:
+        self._disk.read(self.index_path)
+    return original(self, file)
+
+
+@MUTANTS.mutant("UNREAD-SNAPSHOT", ByTest(f"{_REPLAY}test_a_cache_that_cannot_be_read_takes_no_log[.snapshot]"))
+@around(ProducerSnapshots, "read")
+def snapshot_must_be_readable(original: Any, self: Any, offset: int) -> Any:
+    """A log whose snapshot of producers cannot be read is refused."""
+    self._disk.read(self._path(offset))
+    return original(self, offset)
+
+
+@MUTANTS.mutant("SILENT-FENCE", ByTest(f"{_RETENTION}test_an_old_segment_that_cannot_be_set_aside"))
+@around(LogStore, "_release")
+def fenced_log_is_not_told(original: Any, self: Any, log_starts: Any) -> Any:
+    """A log that is fenced by a checkpoint goes offline with its next use."""
+    original(self, log_starts)
+    return {}
+
+
+@MUTANTS.mutant("GONE-SEGMENT", ByTest(f"{_RETENTION}test_an_old_segment_that_cannot_be_set_aside"))
+@around(Segment, "set_aside")
+def gone_segment_is_an_error(original: Any, self: Any) -> str:
+    """An old segment that is gone already takes its log offline."""
+    try:
+        return str(original(self))
+    except FileNotFoundError as error:
+        raise OSError(errno.EIO, str(error)) from error
+
+
+@MUTANTS.mutant("UNTOLD-START", ByTest(f"{_RETENTION}test_a_log_that_fails_under_a_follower_ends_no_task"))
+@around(PartitionHost, "move_log_start")
+def failed_start_ends_replication(original: Any, self: Any, offset: int) -> bool:
+    """A log start that a follower cannot move ends its task."""
+    try:
+        return bool(original(self, offset))
+    except TidelogError as error:
+        raise RuntimeError from error
+
+
+@MUTANTS.mutant("PASSED-OVER", ByTest(f"{_CLEANER}test_a_segment_that_cannot_be_read_takes_its_copy_out"))
+def scrub_passes_over(code: Code) -> None:
+    """A scrub passes over segments that cannot be read."""
+    code.replace(scrubber, "_UNREADABLE", frozenset())
+
+
+@MUTANTS.mutant("FIRST-ERROR", ByTest(f"{_CLEANER}test_a_segment_that_can_be_read_again_is_whole"))
+@around(Scrubber, "_read")
+async def first_error_is_damage(original: Any, self: Any, host: Any, source: Any, is_there: Any) -> None:
+    """One error of a read is damage."""
+    try:
+        await original(self, host, source, is_there)
+    except OSError as error:
+        self._on_damage(host, Damage(host.log.folder, 0, source.base_offset, str(error)))
+
+
+@MUTANTS.mutant("FIRST-FOLDER", ByTest(f"{_STORE}test_a_deleted_log_that_cannot_be_removed_keeps_no_other"))
+@around(strays, "remove_folder")
+def first_folder_ends_the_purge(original: Any, *named: Any) -> None:
+    """A deleted log that cannot be removed ends the removal of the others."""
+    try:
+        original(*named)
+    except OSError as error:
+        raise RuntimeError from error
+
+
+@MUTANTS.mutant("GAP-AT-THE-END", ByTest(f"{_STORE}test_an_empty_last_segment_begins_where_the_log_ends"))
+@around(PartitionLog, "_load_clean")
+def empty_segment_is_believed(original: Any, self: Any, segments: Any, opening: Any) -> bool:
+    """After a clean stop, the log ends where its last segment begins, if that is empty."""
+    if not segments or segments[-1].size_bytes:
+        return bool(original(self, segments, opening))
+    self._take(segments, segments[-1].base_offset)
+    self._names_unsynced = False
+    return True
+
+
+@MUTANTS.mutant(
+    "TAKEN-DESCRIPTORS",
+    ByTest("tests/unit/storage/test_handles.py::test_too_few_descriptors_close_what_was_used_least"),
+)
+def descriptors_are_not_given_back(code: Code) -> None:
+    """A log keeps its descriptors where another one finds none."""
+    code.replace(handles, "_NO_DESCRIPTORS", frozenset())
