@@ -85,7 +85,7 @@ class Scrubber:
                 await self._clock.sleep(self._settings.interval_s / 10)
 
     async def _read(self, host: PartitionHost, source: Source, is_there: Callable[[], bool]) -> None:
-        """OSError."""
+        """Reads it once, and reports damage. OSError."""
         async with aclosing(self._worker.run(Scrub(host.log.folder, source))) as steps:
             async for step in steps:
                 if not is_there():

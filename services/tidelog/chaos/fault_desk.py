@@ -28,8 +28,9 @@ OF_A_TOPIC: Final = ("rolling-restart", "torn-tail", "bit-flip")
 _GROUPS: Final = {"processes": "process", "links": "link", "disks": "Disks"}
 """Headings of the page, by the module of a fault."""
 STALE_S: Final = 3.0
+"""The age from which a look at processes is told to be old."""
 FAILURES: Final = (*MISSES, OSError)
-"""Errors of a fault that is not to be; those of the container engine are OSErrors."""
+"""Errors with which a fault takes no effect; those of the container engine are OSErrors."""
 _UP: Final = "up"
 _DOWN: Final = "down"
 _STATES: Final = {State.PAUSED: "paused", State.STOPPED: _DOWN}

@@ -75,7 +75,7 @@ class SeenGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeenBroker:
-    """What one broker has said itself. `problem` is "" when it answered all this time, else why it did not."""
+    """Holds what one broker has said itself. `problem` is "" when it answered all this time, else why it did not."""
 
     broker_id: BrokerId
     address: Address | None = None

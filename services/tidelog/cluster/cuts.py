@@ -12,7 +12,7 @@ class Cuts:
         self._made: list[tuple[Asked, frozenset[Way]]] = []
 
     def add(self, name: str, peers: Collection[str] | None, direction: Direction, ways: Collection[Way]) -> None:
-        """The rest is as `Cluster.isolate` was asked. ways: what is cut by it."""
+        """Notes a cut. ways: what it cuts; the rest is as in `Cluster.isolate`."""
         self._made.append((_asked(name, peers, direction), frozenset(ways)))
 
     def end(self, name: str, peers: Collection[str] | None, direction: Direction) -> Sequence[Way]:

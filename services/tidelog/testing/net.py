@@ -88,7 +88,7 @@ class SimNetwork:
         return [link for link in self._links.values() if link.is_cut or link.faults != self.link_faults]
 
     def cut(self, source: str, target: str) -> bool:
-        """What `source` sends to `target` no longer arrives. Returns False if it did not before."""
+        """Keeps what `source` sends from reaching `target`. Returns False if the link was cut already."""
         link = self.link(source, target)
         if link.is_cut:
             return False

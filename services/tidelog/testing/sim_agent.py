@@ -162,7 +162,7 @@ class AgentNode(SimNode):
     def hasten(self) -> None:
         """Its application is slow no more, in this life and in those to come; what it is about it still takes its time over."""
         if self.habits.slow_share:
-            self.world.tell(f"the application of {self.name} is slow no more", self.name, mends=True)
+            self.world.tell(f"the application of {self.name} is no longer slow", self.name, mends=True)
         self.habits = replace(self.habits, slow_share=0.0)
         if self.agent is not None:
             self.agent.slow_share = 0.0

@@ -23,7 +23,7 @@ from tidelog.client.overview import (
     ReplicasLook,
 )
 from tidelog.errors import ErrorCode, TransportError
-from tidelog.ids import Address, TopicPartition
+from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.runtime.tasks import TaskFailed
 from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
@@ -173,9 +173,9 @@ async def test_a_paused_broker_thins_no_looks_at_the_others() -> None:
         assert {broker: len(watched.of(ReplicasLook, broker)) for broker in (2, 3)} == {2: 20, 3: 20}
         assert len(watched.of(ReplicasLook, 1)) in (9, 10), "the next is asked when the patience is over"
         assert len(watched.of(ClusterLook)) in (19, 20), "a silent broker is asked about the cluster once"
-        assert answering(seen) == [2, 3] and seen.brokers[1].problem == "no answer"  # type: ignore[index]
-        assert seen.brokers[1].replicas == before.brokers[1].replicas  # type: ignore[index]
-        assert seen.brokers[1].answered_at == before.brokers[1].answered_at  # type: ignore[index]
+        assert answering(seen) == [2, 3] and seen.brokers[BrokerId(1)].problem == "no answer"
+        assert seen.brokers[BrokerId(1)].replicas == before.brokers[1].replicas
+        assert seen.brokers[BrokerId(1)].answered_at == before.brokers[1].answered_at
         assert seen.groups[groups[0]] == before.groups[groups[0]]
         assert seen.groups[groups[1]].at > before.groups[groups[1]].at
         assert seen.high_watermarks[T0] == before.high_watermarks[T0], "its leader has said nothing since"
@@ -190,12 +190,12 @@ async def test_a_dead_broker_is_known_and_stays_out_of_the_cluster() -> None:
         cluster.kill(2)
         await cluster.settle()
         seen = await watched.after()
-        assert seen.brokers[2].problem == NOT_LIVE and seen.brokers[2].address is not None  # type: ignore[index]
-        assert seen.brokers[2].log_end(T0) == 2  # type: ignore[index]
+        assert seen.brokers[BrokerId(2)].problem == NOT_LIVE and seen.brokers[2].address is not None
+        assert seen.brokers[BrokerId(2)].log_end(T0) == 2
         assert watched.of(ReplicasLook, 2)[-1].problem == "not reached"
     async with watching(cluster) as late:
         seen = await late.first()
-        assert seen.brokers[2].problem == NOT_LIVE, "replicas name it"  # type: ignore[index]
+        assert seen.brokers[BrokerId(2)].problem == NOT_LIVE, "replicas name it"
         assert (late.of(ReplicasLook, 2), seen.complete) == ([], True), "no address of it is known"
         await cluster.restart(2)
         assert answering(await late.after()) == [1, 2, 3]
@@ -209,7 +209,7 @@ async def test_a_broker_that_has_lost_its_session_is_still_asked() -> None:
         cluster.world.network.cut("controller-1", "broker-1")
         await cluster.until(lambda: cluster.leader("t") != 1, "another leads")
         seen = await watched.after()
-        assert seen.brokers[1].problem == NOT_LIVE  # type: ignore[index]
+        assert seen.brokers[BrokerId(1)].problem == NOT_LIVE
         assert watched.of(ReplicasLook, 1)[-1].replicas[T0].leader_epoch < seen.topics[1].partitions[0].leader_epoch
         assert {look.problem for look in watched.of(ReplicasLook, 1)} == {""}
 
@@ -228,7 +228,7 @@ async def test_a_dead_broker_from_which_all_was_moved_is_gone() -> None:
         await cluster.settle()
         for number in range(3):
             await cluster.move("t", number, [1, 2])
-        assert (await watched.after()).brokers[3].problem == NOT_LIVE, "a topic is on it"  # type: ignore[index]
+        assert (await watched.after()).brokers[BrokerId(3)].problem == NOT_LIVE, "a topic is on it"
         cluster.faults.append(unknown)
         await cluster.move("other", 0, [1, 2])
         assert 3 in (await watched.after(4 * PERIOD_S)).brokers, "no controller has said that nothing is on it"
@@ -252,7 +252,7 @@ async def test_topics_that_are_not_looked_at_expect_a_broker_too() -> None:
     cluster.kill(3)
     await cluster.settle()
     async with watching(cluster, topics=lambda name: name == "other") as watched:
-        assert (await watched.first()).brokers[3].problem == NOT_LIVE  # type: ignore[index]
+        assert (await watched.first()).brokers[BrokerId(3)].problem == NOT_LIVE
         await cluster.move("t", 0, [1, 2])
         assert list((await watched.after()).brokers) == [1, 2]
         cluster.silent |= {1, 2}
@@ -269,7 +269,7 @@ async def test_a_broker_that_answers_is_not_gone() -> None:
         cluster.node(1).cut_zookeeper()
         cluster.world.network.cut("controller-1", "broker-1")
         await watched.after(20.0)
-        assert watched.observer.overview.brokers[1].problem == NOT_LIVE  # type: ignore[index]
+        assert watched.observer.overview.brokers[BrokerId(1)].problem == NOT_LIVE
         assert {look.problem for look in watched.of(ReplicasLook, 1)} == {""}
         cluster.silent.add(1)
         assert list((await watched.after(3 * ANSWER_S)).brokers) == [2, 3]
@@ -287,7 +287,7 @@ async def test_a_broker_that_only_the_controller_knows_is_expected() -> None:
 
     cluster.faults.append(behind)
     async with watching(cluster, bootstrap=str(cluster.addresses[2])) as watched:
-        assert (await watched.first()).brokers[1].problem == NOT_LIVE  # type: ignore[index]
+        assert (await watched.first()).brokers[BrokerId(1)].problem == NOT_LIVE
 
 
 async def test_when_nothing_answers_everybody_is_asked_again_and_what_was_known_stays() -> None:
@@ -384,7 +384,7 @@ async def test_replicas_count_although_groups_are_not_told() -> None:
         cluster.faults.append(silent)
         await cluster.append("t", 0, batch(b"c"))
         seen = await watched.after()
-        broker = seen.brokers[1]  # type: ignore[index]
+        broker = seen.brokers[BrokerId(1)]
         assert (broker.problem, broker.log_end(T0), seen.high_watermarks[T0].offset) == ("no answer", 3, 3)
         assert broker.answered_at == watched.of(ReplicasLook, 1)[-1].answered
         assert seen.groups[groups[0]] == before.groups[groups[0]]
@@ -455,9 +455,9 @@ async def test_a_broker_is_not_asked_where_another_lives_by_now() -> None:
         await watched.first()
         cluster.faults.append(replaced)
         seen = await watched.after()
-        assert (seen.brokers[2].problem, seen.brokers[2].address) == (NOT_LIVE, None)  # type: ignore[index]
+        assert (seen.brokers[BrokerId(2)].problem, seen.brokers[2].address) == (NOT_LIVE, None)
         assert watched.of(ReplicasLook, 2)[-1].problem == "not reached"
-        assert (watched.of(ReplicasLook, 9)[-1].problem, seen.brokers[2].log_end(T0)) == ("", 2)  # type: ignore[index]
+        assert (watched.of(ReplicasLook, 9)[-1].problem, seen.brokers[BrokerId(2)].log_end(T0)) == ("", 2)
 
 
 async def test_a_broker_is_asked_for_a_replica_that_was_moved_away_as_long_as_it_has_one() -> None:
@@ -478,7 +478,7 @@ async def test_a_broker_is_asked_for_a_replica_that_was_moved_away_as_long_as_it
         await watched.first()
         cluster.faults.append(moved)
         seen = await watched.after(4 * PERIOD_S)
-        assert seen.brokers[1].log_end(T0) == 2  # type: ignore[index]
+        assert seen.brokers[BrokerId(1)].log_end(T0) == 2
         cluster.faults.remove(moved)
         await cluster.move("t", 0, [2, 3])
         assert ends(await watched.after()) == [None, 2, 2]

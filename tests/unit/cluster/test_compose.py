@@ -233,6 +233,16 @@ def test_links_of_clients_run_through_the_proxy_and_touch_no_container(world: Wo
     assert cluster.passing(cut) == cut
 
 
+def test_a_shared_link_of_clients_is_cut_until_both_end(world: World, cluster: ComposeCluster) -> None:
+    cluster.client_links()
+    cut = cluster.isolate(CLIENT, ["broker-1"])
+    cluster.isolate("broker-1", [CLIENT])
+    cluster.rejoin(CLIENT, ["broker-1"])
+    assert cluster.passing(cut) == []
+    cluster.rejoin("broker-1", [CLIENT])
+    assert cluster.passing(cut) == cut
+
+
 def test_who_shares_no_network_has_no_link(world: World, cluster: ComposeCluster) -> None:
     with pytest.raises(ClusterError, match="zookeeper-1 shares no network with client"):
         cluster.isolate("zookeeper-1", [CLIENT])

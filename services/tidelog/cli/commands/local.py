@@ -91,7 +91,7 @@ def up(
 def down(base: DirOption = LOCAL_DIR) -> None:
     """End every process of the cluster; its files stay, and `up` starts it again with them.
 
-    Refused while a page or a run breaks the cluster, which would start a process of it in the end.
+    Refused while a page or a chaos run breaks the cluster: when that ends, it starts what it has stopped.
 
     Example: tidelog local down
     """

@@ -19,7 +19,7 @@ let focus = false;
 
 export const actOf = (name) => state.hello?.acts?.find((act) => act.do === name);
 
-// When something happens that is done while a moment of the past is shown.
+// Says when an act takes place if the page shows a moment of the past.
 export function pastNote() {
   const { t, n } = shown();
   return n >= end().n ? "" : driven() ? `at ${timeText(t)}; later events are dropped` : "now, and not at the moment shown";
