@@ -11,6 +11,6 @@ before it collects anything (`plugin.py`), the simulator before its first seed (
 run the code as it is, so no test that judges may leave the work to one.
 
 `simulator.py` has the mutants of the fault model, `groups.py` those of coordinators and consumers, `rules.py` those of the
-known holes, `edges.py`, `edge_clients.py` and `edge_disks.py` those at the edges of the system, `checker.py` those of the checker
+known holes, `edges.py` and `edge_*.py` those at the edges of the system, `checker.py` those of the checker
 of chaos. To add a table, write a module with a `Table` named MUTANTS and name it in `__main__.TABLES`.
 """

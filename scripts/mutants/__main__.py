@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from mutants import checker, edge_clients, edge_disks, edges, groups, rules, simulator
+from mutants import checker, edge_clients, edge_disks, edge_requests, edges, groups, rules, simulator
 from mutants.judging import Inconclusive, Verdict, judge
 from mutants.patching import BySimulator, Mutant
 
@@ -26,6 +26,7 @@ TABLES: Final = (
     edges.MUTANTS,
     edge_clients.MUTANTS,
     edge_disks.MUTANTS,
+    edge_requests.MUTANTS,
     checker.MUTANTS,
 )
 FOUND: Final = Path(__file__).with_name("found_seeds.json")

@@ -13,6 +13,9 @@ NO_EPOCH: Final = -1
 
 NO_OFFSET: Final = -1
 
+TOPIC_ID_BYTES: Final = 16
+"""Length of a drawn id. None is longer, since it names a file."""
+
 DELETED_TOPIC_EPOCH: Final = -2
 """In StopReplica: overrides any leader epoch, because the topic itself is deleted (F-14.3)."""
 

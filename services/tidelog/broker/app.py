@@ -14,7 +14,7 @@ from tidelog.broker.admin_service import BrokerAdmin
 from tidelog.broker.cleaner import CleanerSettings, LogCleaner
 from tidelog.broker.config_view import topic_defaults
 from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane, AlterIsrSettings
-from tidelog.broker.control_service import ControlService
+from tidelog.broker.control_service import ControlService, controller_epoch_in
 from tidelog.broker.controller_link import ControllerLink
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.flusher import Flusher
@@ -264,6 +264,7 @@ class Broker:
             manager.set_strays_aside,
             manager.live_changed,
             self._set_serving,
+            lambda: controller_epoch_in(self._ports.meta),
             self._ports.recorder,
         )
 

@@ -2,27 +2,40 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import Generic, TypeVar
 
 from tidelog.broker.control_plane.port import Decision, Replicas
 from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.order_checks import check_news, check_roles, check_stop
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import TopicPartition
+from tidelog.ports.meta import Meta, MetaError
 from tidelog.ports.net import CallContext, Stream
 from tidelog.ports.recorder import CAUSE, SILENT, Recorder
+from tidelog.runtime.zk_patterns import find
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
+from tidelog.wire.limits import SEQUENCE_JUMP_MAX
+from tidelog.wire.znodes import CONTROLLER_EPOCH, BadZnode, decode_controller_epoch
 
 _log = logging.getLogger(__name__)
 
 ControlRequest = m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadataRequest
 ParseConfig = Callable[[tuple[m.ConfigEntry, ...]], TopicConfig]
 Strays = Callable[[frozenset[tuple[TopicPartition, bytes]]], None]
+EpochInStore = Callable[[], Awaitable[int]]
 T = TypeVar("T")
 Answer = TypeVar("Answer", m.LeaderAndIsrResponse, m.StopReplicaResponse, m.UpdateMetadataResponse)
+
+
+async def controller_epoch_in(meta: Meta) -> int:
+    """Reads the epoch of the newest controller that ZooKeeper knows; -1 if there never was one. MetaError, BadZnode."""
+    await meta.sync(CONTROLLER_EPOCH)
+    node = await find(meta, CONTROLLER_EPOCH)
+    return -1 if node is None else decode_controller_epoch(node[0])
 
 
 def _failures(results: Iterable[m.PartitionResult]) -> int:
@@ -70,9 +83,15 @@ class ControlService:
         set_strays_aside: Strays,
         live_changed: Callable[[dict[int, int]], None],
         on_ready: Callable[[bool], None],
+        epoch_in_store: EpochInStore,
         recorder: Recorder = SILENT,
     ) -> None:
+        """`epoch_in_store` is `controller_epoch_in`, of this broker's session."""
         self._recorder = recorder
+        self._epoch_in_store = epoch_in_store
+        self._confirmed = -1
+        """The newest controller epoch that ZooKeeper has confirmed."""
+        self._confirming = asyncio.Lock()
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._replicas = replicas
@@ -87,7 +106,7 @@ class ControlService:
         """One of each liveness stream."""
         self.controller_epoch = -1
         self._sequence = 0
-        """The highest of that controller epoch."""
+        """The highest of that controller epoch and of this life."""
         self._roles: _FullList[tuple[TopicPartition, bytes]] = _FullList()
         self._news: _FullList[m.PartitionState] = _FullList()
         self.on_controller: Callable[[int], None] = lambda epoch: None
@@ -99,34 +118,54 @@ class ControlService:
     def registered_again(self) -> None:
         """A new broker epoch: the controller must state everything anew."""
         self.ready = self._has_metadata = False
+        self._sequence = 0
         self._roles.forget()
         self._news.forget()
         self._on_ready(False)
 
-    def _fence(self, request: ControlRequest) -> ErrorCode:
+    async def _fence(self, request: ControlRequest) -> ErrorCode:
         """F14.2: an older controller, or a command meant for another life of this broker (HOLE-07, HOLE-11).
 
         Also for a newer one: the controller may see our registration before we hear of it. The full request that begins a
         life would be forgotten when we do; refused, it comes again.
         """
+        if request.broker_epoch == self._broker_epoch() and not await self._is_confirmed(request.controller_epoch):
+            return ErrorCode.NOT_CONTROLLER
         if self._broker_epoch() < 0 or request.broker_epoch != self._broker_epoch():
             return ErrorCode.STALE_BROKER_EPOCH
         if request.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if request.controller_epoch > self.controller_epoch:
-            self.controller_epoch, self._sequence = request.controller_epoch, request.sequence
+            self.controller_epoch, self._sequence = request.controller_epoch, 0
             self.on_controller(request.controller_epoch)
             self._roles.forget()
             self._news.forget()
         if request.sequence < self._sequence:
             # Delayed or sent twice, and read after what came later: an old full list would remove a newer partition.
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if request.sequence > self._sequence + SEQUENCE_JUMP_MAX:
+            return ErrorCode.INVALID_REQUEST
         self._sequence = request.sequence
         return ErrorCode.NONE
 
+    async def _is_confirmed(self, epoch: int) -> bool:
+        """Answers whether ZooKeeper knows a controller of this epoch. A forged one that counted would depose each controller
+        that is elected before its epoch is reached."""
+        async with self._confirming:  # one question at a time
+            if epoch > self._confirmed:
+                try:
+                    self._confirmed = max(self._confirmed, await self._epoch_in_store())
+                except (MetaError, BadZnode) as error:
+                    _log.info("an order of controller epoch %d has to wait: %s", epoch, error)
+                    return False
+        if epoch > self._confirmed:
+            _log.warning("an order names controller epoch %d, ZooKeeper knows none above %d", epoch, self._confirmed)
+        return epoch <= self._confirmed
+
     async def leader_and_isr(self, request: m.LeaderAndIsrRequest, _: CallContext) -> m.LeaderAndIsrResponse:
+        check_roles(request)
         self._received("LeaderAndIsr", request, len(request.partition_states), request.full)
-        answer = self._leader_and_isr(request)
+        answer = await self._leader_and_isr(request)
         return self._answered("LeaderAndIsr", answer, _failures(answer.partitions))
 
     def _received(self, order: str, request: ControlRequest, partitions: int, full: bool) -> None:
@@ -146,8 +185,8 @@ class ControlService:
         CAUSE.set(self._recorder.record(self._broker_id, done))
         return answer
 
-    def _leader_and_isr(self, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
-        code = self._fence(request)
+    async def _leader_and_isr(self, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
+        code = await self._fence(request)
         if code is not ErrorCode.NONE:
             return m.LeaderAndIsrResponse(error_code=code)
         if not request.full and not self.ready:
@@ -172,12 +211,13 @@ class ControlService:
         return m.LeaderAndIsrResponse(partitions=tuple(results))
 
     async def stop_replica(self, request: m.StopReplicaRequest, _: CallContext) -> m.StopReplicaResponse:
+        check_stop(request)
         self._received("StopReplica", request, len(request.partitions), full=False)
-        answer = self._stop_replica(request)
+        answer = await self._stop_replica(request)
         return self._answered("StopReplica", answer, _failures(answer.partitions))
 
-    def _stop_replica(self, request: m.StopReplicaRequest) -> m.StopReplicaResponse:
-        code = self._fence(request)
+    async def _stop_replica(self, request: m.StopReplicaRequest) -> m.StopReplicaResponse:
+        code = await self._fence(request)
         if code is not ErrorCode.NONE:
             return m.StopReplicaResponse(error_code=code)
         return m.StopReplicaResponse(
@@ -195,11 +235,12 @@ class ControlService:
         )
 
     async def update_metadata(self, request: m.UpdateMetadataRequest, _: CallContext) -> m.UpdateMetadataResponse:
+        check_news(request)
         self._received("UpdateMetadata", request, len(request.partition_states), request.full)
-        return self._answered("UpdateMetadata", self._update_metadata(request))
+        return self._answered("UpdateMetadata", await self._update_metadata(request))
 
-    def _update_metadata(self, request: m.UpdateMetadataRequest) -> m.UpdateMetadataResponse:
-        code = self._fence(request)
+    async def _update_metadata(self, request: m.UpdateMetadataRequest) -> m.UpdateMetadataResponse:
+        code = await self._fence(request)
         if code is ErrorCode.NONE and not self._news.accepts(request):
             code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if code is not ErrorCode.NONE:
@@ -221,6 +262,7 @@ class ControlService:
 
     async def replica_ends(self, request: m.ReplicaEndsRequest, _: CallContext) -> m.ReplicaEndsResponse:
         """Not in the order of the other requests: it changes nothing."""
+        check_stop(request)
         if self._broker_epoch() < 0 or request.broker_epoch != self._broker_epoch():
             return m.ReplicaEndsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         if request.controller_epoch < self.controller_epoch:

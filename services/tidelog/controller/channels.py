@@ -17,6 +17,7 @@ from tidelog.ports.net import Channel
 from tidelog.ports.recorder import CAUSE, SILENT, Cause, Origin, Recorder
 from tidelog.wire import messages as m
 from tidelog.wire import services
+from tidelog.wire.limits import SEQUENCE_JUMP_MAX
 
 log = logging.getLogger(__name__)
 
@@ -49,19 +50,19 @@ class BrokerChannel:
         request_timeout_s: float,
         may_act: Callable[[], Awaitable[None]],
         answered: Callable[[BrokerAnswered], None],
-        next_sequence: Callable[[], int],
         *,
         merges: bool = True,
         recorder: Recorder = SILENT,
     ) -> None:
-        """`may_act` returns while this controller's lease holds; `next_sequence` grows as long as its epoch lasts."""
+        """Sends nothing before `may_act` returns, which it does while this controller's lease holds."""
         self._broker = broker
         self._channel = channel
         self._clock = clock
         self._request_timeout_s = request_timeout_s
         self._may_act = may_act
         self._answered = answered
-        self._next_sequence = next_sequence
+        self._sequence = 0
+        """That of the newest try."""
         self._merges = merges
         self._pending: list[Request] = []
         self._on_delivered: list[Callable[[], None]] = []
@@ -118,7 +119,8 @@ class BrokerChannel:
             if index > 0:
                 await self._may_act()
             # Each try has a number of its own, so that an earlier one that is still on its way can do no harm.
-            if not await self._deliver_part(replace(part, sequence=self._next_sequence())):
+            self._sequence += 1
+            if not await self._deliver_part(replace(part, sequence=self._sequence)):
                 return False
         return True
 
@@ -142,7 +144,19 @@ class BrokerChannel:
                 answer.error_code.name,
                 type(request).__name__,
             )
+        if answer.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self._skip()
         return answer.error_code is ErrorCode.NONE
+
+    def _skip(self) -> None:
+        """Goes on behind numbers that are not ours: until then the broker would refuse whatever it is told."""
+        log.warning(
+            "broker %d has heard a higher number in this controller's epoch than the %d of this controller: another process "
+            "speaks in its name",
+            self._broker.broker_id,
+            self._sequence,
+        )
+        self._sequence += SEQUENCE_JUMP_MAX
 
     def _record(self, request: Request) -> None:
         """Records that the request is sent, which is the cause of what it leads to."""

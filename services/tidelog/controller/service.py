@@ -22,7 +22,7 @@ from tidelog.controller.events import (
 )
 from tidelog.controller.term import Term
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_EPOCH
+from tidelog.ids import NO_EPOCH, TOPIC_ID_BYTES
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Route
 from tidelog.ports.rand import Rand
@@ -292,7 +292,7 @@ class ControllerRoutes:
         )
 
     def _draw(self) -> Draw:
-        return Draw(topic_id=self._rand.randbytes(16), start=self._rand.randrange(_START_RANGE))
+        return Draw(topic_id=self._rand.randbytes(TOPIC_ID_BYTES), start=self._rand.randrange(_START_RANGE))
 
     async def _change(
         self,

@@ -12,6 +12,8 @@ from tidelog.controller.events import Snapshot, StoredTopic
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.controller.operations import examined_path, operations
 from tidelog.controller.record import store_written
+from tidelog.errors import TidelogError
+from tidelog.names import validate_topic_name
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import (
     BadVersion,
@@ -182,7 +184,7 @@ async def read_snapshot(meta: Meta) -> Snapshot:
     """Everything a new controller must know, after a sync. BadZnode: it must not act, for brokers would delete what it
     cannot read (HOLE-10)."""
     await meta.sync(znodes.TOPICS)
-    names = await meta.children(znodes.TOPICS)
+    names = _valid(await meta.children(znodes.TOPICS))
     deletions = await meta.children(znodes.DELETE_TOPICS)
     brokers = await meta.children(znodes.BROKER_IDS)
     topics = await meta.get_many([znodes.topic_path(name) for name in names])
@@ -225,6 +227,17 @@ async def read_snapshot(meta: Meta) -> Snapshot:
         producer_ids=None if block is None else (znodes.decode_producer_ids(block[0]), block[1].version),
         placement=None if placement is None else (znodes.decode_placement(placement[0]), placement[1].version),
     )
+
+
+def _valid(names: Sequence[str]) -> list[str]:
+    """The names that a topic can have: no broker holds anything of another one, and each would refuse to be told of it."""
+    found = []
+    for name in names:
+        try:
+            found.append(validate_topic_name(name))
+        except TidelogError as error:
+            log.error("%s is left out: %s", znodes.topic_path(name), error)
+    return found
 
 
 async def _check_missing(meta: Meta, partitions: list[tuple[str, int]]) -> None:

@@ -121,8 +121,6 @@ class Term:
         self._directories: dict[str, tuple[tuple[int, str], ...]] = {}
         self._waiting: dict[Token, asyncio.Future[Any]] = {}
         self._tokens = itertools.count(1)
-        self._sequences = itertools.count(1)
-        """Of control requests, whichever broker they go to: what grows over all of them grows for each (HOLE-09)."""
         self._rounds = Rounds(self._on_written, self._on_told)
         self._tasks = Supervisor(f"controller epoch {elected.epoch}", self._on_failure)
         self._keeper = LeaseKeeper(
@@ -364,7 +362,6 @@ class Term:
             self._settings.request_timeout_ms / 1000,
             self._may_act,
             self._put,
-            lambda: next(self._sequences),
             merges=self._settings.control_requests_merged,
             recorder=self._ports.recorder,
         )

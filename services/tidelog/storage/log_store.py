@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
+from tidelog.names import validate_topic_name
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.ports.rand import Rand
 from tidelog.storage import epoch_journal, strays, topic_marker, unmarked
@@ -507,7 +508,10 @@ class LogStore:
             raise failed
 
     def _folder(self, tp: TopicPartition) -> str:
-        return f"{self._root}/{tp.topic}-{tp.partition}"
+        """A folder in the data directory, whatever the name. TidelogError for one that no topic may have."""
+        if tp.partition < 0:
+            raise TidelogError(f"partition is {tp.partition}, partitions begin at 0", ErrorCode.INVALID_REQUEST)
+        return f"{self._root}/{validate_topic_name(tp.topic)}-{tp.partition}"
 
     # --- durability ---------------------------------------------------------------------------------------------
 

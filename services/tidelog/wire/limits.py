@@ -36,6 +36,9 @@ STATES: Final = 100
 SERVERS: Final = 150_000
 """Items in what brokers and controllers tell each other. They bound it by bytes: fewer fit in a request of 4 MiB, where the
 shortest replica position takes 29 bytes."""
+SEQUENCE_JUMP_MAX: Final = 2**32
+"""The largest step from one sequence number of a controller's orders to the next. It numbers its tries one by one, so that a
+larger one is not its own; by one as large it gets behind a number that another sender has used."""
 
 _ELECTED: Final = {"topics": TOPICS, "topics.partitions": PARTITIONS}
 _TOLD: Final = dict.fromkeys(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from tidelog.ids import NO_LEADER, Address, BrokerId
+from tidelog.ids import NO_LEADER, TOPIC_ID_BYTES, Address, BrokerId
 from tidelog.release import RELEASE, UNLEVELLED, Release
 from tidelog.sizes import UNREGISTERED, Carried
 from tidelog.wire.messages import IsrMember, Listener
@@ -432,7 +432,10 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
         if not replicas or not all(replicas):
             raise ValueError("'partitions' names a topic without partitions or a partition without replicas")
         moves = {} if "moves" not in fields else _moves(_of(fields, "moves", dict), replicas)
-        return TopicAssignment(bytes.fromhex(_text(fields, "topic_id")), replicas, moves)
+        topic_id = bytes.fromhex(_text(fields, "topic_id"))
+        if not 0 < len(topic_id) <= TOPIC_ID_BYTES:
+            raise ValueError(f"'topic_id' has {len(topic_id)} bytes, allowed are 1 to {TOPIC_ID_BYTES}")
+        return TopicAssignment(topic_id, replicas, moves)
 
     return _decode(topic_path(topic), data, build)
 

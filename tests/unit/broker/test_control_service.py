@@ -1,24 +1,29 @@
 """What a broker does with the controller's requests: the fences, and what each request means for its partitions."""
 
+import asyncio
+import re
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from helpers.bad_names import BAD_NAMES
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.requirements import requirement
 from tidelog.broker.app import parse_known
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.metadata_cache import MetadataCache
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
+from tidelog.ports.meta import MetaError, OutcomeUnknown
 from tidelog.ports.net import KnownCaller
 from tidelog.testing import loop as sim
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 from tidelog.wire.batch import validate_produce
+from tidelog.wire.limits import SEQUENCE_JUMP_MAX
 
 EPOCH = 101
 CONTEXT = KnownCaller("test")
@@ -40,6 +45,8 @@ class ControlBench:
         self.metadata = MetadataCache()
         self.live_told: list[dict[int, int]] = []
         self.ready: list[bool] = []
+        self.newest: int | MetaError = 6
+        """Controller epoch in ZooKeeper, or why it cannot be read."""
         self.service = ControlService(
             1,
             lambda: self.broker_epoch,
@@ -49,7 +56,14 @@ class ControlBench:
             self.bench.manager.set_strays_aside,
             self.live_told.append,
             self.ready.append,
+            self._epoch_in_store,
         )
+
+    async def _epoch_in_store(self) -> int:
+        await asyncio.sleep(0.1)
+        if isinstance(self.newest, MetaError):
+            raise self.newest
+        return self.newest
 
     def became(self, epoch: int) -> None:
         self.broker_epoch = epoch
@@ -545,3 +559,103 @@ def test_metadata_in_parts_replaces_nothing_before_the_last_one() -> None:
         assert bench.code(news(state(topic="b"), full=True, sequence=3, continued=True)) is NONE
         known = [name for name in ("old", "a", "b") if bench.metadata.leader_of(TopicPartition(name, 0))]
         assert known == ["a", "b"]
+
+
+@pytest.mark.parametrize("build", REQUESTS.values(), ids=REQUESTS.keys())
+def test_a_forged_controller_epoch_deposes_no_controller(build: Any) -> None:
+    control = ControlBench()
+    control.newest = 5
+    assert control.code(roles(state())) is NONE
+    assert control.code(build(controller_epoch=2**31 - 1, sequence=9)) is ErrorCode.NOT_CONTROLLER
+    assert control.service.controller_epoch == 5 and control.bench.host.replica.leader_epoch == 3
+    assert control.code(build(sequence=2)) is NONE
+    control.newest = 6
+    assert control.code(build(controller_epoch=6)) is NONE
+
+
+def test_an_epoch_that_zookeeper_cannot_confirm_waits() -> None:
+    control = ControlBench()
+    control.newest = OutcomeUnknown("no connection")
+    assert control.code(roles(state())) is ErrorCode.NOT_CONTROLLER
+    assert len(control.bench.manager) == 0 and not control.service.ready
+    control.newest = 5
+    assert control.code(roles(state())) is NONE
+    control.newest = OutcomeUnknown("no connection")
+    assert control.code(roles(state(), sequence=2)) is NONE, "what is confirmed needs no second word"
+
+
+async def test_an_order_for_a_life_that_ends_meanwhile_is_refused() -> None:
+    control = ControlBench()
+    asyncio.get_running_loop().call_later(0.05, control.became, 202)
+    assert (await control.service.leader_and_isr(roles(state()), CONTEXT)).error_code is STALE_BROKER
+    assert len(control.bench.manager) == 0
+
+
+async def test_an_older_order_that_was_confirmed_later_is_refused() -> None:
+    control = ControlBench()
+    orders = (roles(state(leader_epoch=9), sequence=7), roles(state(leader_epoch=8), sequence=6))
+    answers = await asyncio.gather(*(control.service.leader_and_isr(each, CONTEXT) for each in orders))
+    assert [each.error_code for each in answers] == [NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert control.bench.host.replica.leader_epoch == 9
+
+
+def test_numbers_do_not_jump() -> None:
+    control = ControlBench()
+    assert control.code(roles(state(), sequence=1)) is NONE
+    assert control.code(roles(state(), sequence=2 + SEQUENCE_JUMP_MAX)) is ErrorCode.INVALID_REQUEST
+    assert control.code(roles(state(), sequence=2)) is NONE
+    assert control.code(roles(state(), sequence=2 + SEQUENCE_JUMP_MAX)) is NONE
+    assert control.code(roles(state(), controller_epoch=6, sequence=2**63 - 1)) is ErrorCode.INVALID_REQUEST
+    assert control.code(roles(state(), controller_epoch=6, sequence=1)) is NONE
+
+
+def test_numbers_begin_anew_in_each_life() -> None:
+    control = ControlBench()
+    assert control.code(roles(state(), sequence=900)) is NONE
+    control.became(202)
+    assert control.code(roles(state(), broker_epoch=202, sequence=1)) is NONE
+
+
+def _named(name: str) -> dict[str, Request]:
+    part = m.StopReplicaPartition(topic=name, topic_id=TOPIC_ID, partition=0, leader_epoch=-2, delete_partition=True)
+    return {
+        "partition_states": replace(roles(state(topic=name)), topic_states=()),
+        "topic_states": replace(roles(state(topic=name)), partition_states=()),
+        "partitions": replace(stop(-2), partitions=(part,)),
+        "partition_states of news": news(state(topic=name)),
+        "deleted_topics": replace(news(), deleted_topics=(name,)),
+    }
+
+
+@pytest.mark.parametrize("field", _named("t"))
+@pytest.mark.parametrize(("name", "said"), BAD_NAMES.values(), ids=BAD_NAMES.keys())
+def test_a_name_that_no_topic_has_refuses_the_order(name: str, said: str, field: str) -> None:
+    control = ControlBench()
+    control.code(roles(state()))
+    before = control.bench.disk.image()
+    with pytest.raises(TidelogError, match=f"^{field.split()[0]}: .*{re.escape(said)}") as refused:
+        control.send(replace(_named(name)[field], sequence=2))
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert control.bench.disk.image() == before and control.bench.host.is_leader
+
+
+WRONG_STATES: dict[str, tuple[dict[str, Any], str]] = {
+    "partition below": ({"partition": -1}, "partition is -1, allowed are 0 to 9999"),
+    "partition above": ({"partition": 10_000}, "partition is 10000, allowed are 0 to 9999"),
+    "no id": ({"topic_id": b""}, "topic_id has 0 bytes, allowed are 1 to 16"),
+    "long id": ({"topic_id": b"i" * 200}, "topic_id has 200 bytes, allowed are 1 to 16"),
+    "leader": ({"leader": -2}, "leader is -2, allowed are -1 (none) and ids from 0"),
+    "replica": ({"replicas": (1, -5)}, "replicas names -5, ids begin at 0"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), WRONG_STATES.values(), ids=WRONG_STATES.keys())
+@pytest.mark.parametrize("build", [roles, news], ids=["roles", "news"])
+def test_an_order_with_an_impossible_number_is_refused(build: Any, change: dict[str, Any], said: str) -> None:
+    control = ControlBench()
+    wrong = replace(state(topic="wrong"), **change)
+    with pytest.raises(TidelogError, match=f"partition_states, topic wrong: {re.escape(said)}") as refused:
+        order = build(state(), wrong)
+        control.send(replace(order, topic_states=()) if build is roles else order)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert len(control.bench.manager) == 0 and control.service.controller_epoch == -1, "the whole order is refused"

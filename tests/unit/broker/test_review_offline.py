@@ -43,6 +43,10 @@ class HeldStream:
     def cancel(self) -> None: ...
 
 
+async def epoch_in_store() -> int:
+    return 5
+
+
 def built() -> tuple[BrokerBench, ControlService]:
     bench = BrokerBench()
     control = ControlService(
@@ -54,6 +58,7 @@ def built() -> tuple[BrokerBench, ControlService]:
         bench.manager.set_strays_aside,
         lambda _: None,
         lambda _: None,
+        epoch_in_store,
     )
     bench.manager.on_failed = control.disk_failed
     bench.told(config=TopicConfig(min_insync_replicas=1))

@@ -1,7 +1,6 @@
 """A broker's queue of control requests: order, repetition, merging, and nothing without the lease."""
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
 from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
+from tidelog.wire.limits import SEQUENCE_JUMP_MAX
 from unit.controller.test_merge import metadata, partition, roles, stop
 from unit.controller.test_parts import MANY_STATES, of_kind
 
@@ -56,10 +56,9 @@ class Bench:
         self.lease = asyncio.Event()
         self.lease.set()
         self.ring = Ring("controller-1", 1, SimClock())
-        broker, numbers = Broker(BrokerId(1), 11, 11), itertools.count(7)
+        broker = Broker(BrokerId(1), 11, 11)
         self.channel = BrokerChannel(
-            *(broker, self.wire, SimClock(), 1.0, self._may_act, self.answers.append, lambda: next(numbers)),
-            recorder=self.ring,
+            *(broker, self.wire, SimClock(), 1.0, self._may_act, self.answers.append), recorder=self.ring
         )
         self.tasks = Supervisor("test")
 
@@ -212,7 +211,7 @@ async def test_every_try_has_a_number_of_its_own_that_grows() -> None:
     bench.channel.send(metadata())
     bench.start()
     await SimClock().sleep(1.0)
-    assert bench.wire.sequences == [7, 8, 9, 10, 11]
+    assert bench.wire.sequences == [1, 2, 3, 4, 5]
 
 
 async def test_a_large_full_list_goes_part_by_part_and_begins_again_after_a_failure() -> None:
@@ -236,3 +235,22 @@ async def test_a_large_full_list_goes_part_by_part_and_begins_again_after_a_fail
     told = [state for part in got[2:] for state in part.partition_states]
     assert tuple(told) == (*MANY_STATES[:9_000], partition("t", 0))
     assert bench.wire.sequences == sorted(set(bench.wire.sequences))
+
+
+async def test_numbers_of_another_sender_hold_up_no_controller() -> None:
+    heard = 1_000_000
+
+    def script(request: Request) -> Any:
+        nonlocal heard
+        if request.sequence < heard:
+            return m.LeaderAndIsrResponse(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        heard = request.sequence
+        return m.LeaderAndIsrResponse()
+
+    bench = Bench(script)
+    delivered: list[str] = []
+    bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("roles"))
+    bench.start()
+    await SimClock().sleep(1.0)
+    assert delivered == ["roles"]
+    assert bench.wire.sequences == [1, 2 + SEQUENCE_JUMP_MAX]

@@ -198,6 +198,14 @@ async def test_a_snapshot_reads_everything_back() -> None:
     assert broker.live().fetch_max_bytes == 60_000_000, "as brokers are told"
 
 
+async def test_a_name_that_no_topic_has_is_left_out() -> None:
+    bench = Bench(partitions=1)
+    await bench.start()
+    topic = znodes.encode_topic(znodes.TopicAssignment(b"other", ROWS))
+    await bench.meta.multi([Create(znodes.topic_path(".."), topic), Create(znodes.topic_path("a b"), topic)])
+    assert [each.name for each in (await read_snapshot(bench.meta)).topics] == ["t"]
+
+
 def test_directories_are_those_up_to_the_life_that_is_registered() -> None:
     def known(directory: str, epoch: int, *stored: tuple[int, str]) -> tuple[tuple[int, str], ...]:
         data = znodes.encode_broker(znodes.BrokerRegistration(BrokerId(1), (), "", 7, "x", directory_id=directory))

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from helpers.bad_names import BAD_NAMES, ODD_NAMES
 from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store
 from helpers.requirements import requirement
@@ -707,3 +708,22 @@ def test_thousand_partitions_cost_few_calls_each() -> None:
     assert {op.name for op in disk.trace[begin:]} == {"make_dir", "create"}
     assert len(disk.trace) - begin == 2000
     assert store.close({}, 5)
+
+
+@pytest.mark.parametrize("name", [*(name for name, _ in BAD_NAMES.values()), "../../broker-1/data/t1"], ids=ascii)
+def test_no_log_lies_outside_the_data_directory(name: str) -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    before = disk.image()
+    with pytest.raises(TidelogError):
+        store.create(TopicPartition(name, 0), TOPIC_ID)
+    with pytest.raises(TidelogError):
+        store.create(TopicPartition("t", -1), TOPIC_ID)
+    assert disk.image() == before
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_an_odd_name_is_a_folder_of_the_data_directory(name: str) -> None:
+    disk = SimDisk()
+    log = open_store(disk).create(TopicPartition(name, 7), TOPIC_ID)
+    assert log.folder.rpartition("/") == (ROOT, "/", f"{name}-7")

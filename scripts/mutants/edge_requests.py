@@ -1,0 +1,41 @@
+"""Mistakes where requests are hostile, oversized or forged, and where answers wait for slow readers."""
+
+from typing import Any, Final
+
+from mutants.patching import ByTest, Table, around
+from tidelog.broker import control_service
+from tidelog.broker.control_service import ControlService
+from tidelog.controller.channels import BrokerChannel
+from tidelog.storage.log_store import LogStore
+
+MUTANTS: Final = Table(__name__)
+
+_CONTROL: Final = "tests/unit/broker/test_control_service.py::"
+_CHANNELS: Final = "tests/unit/controller/test_channels.py::"
+_STORE: Final = "tests/unit/storage/test_log_store.py::"
+
+
+@MUTANTS.mutant("FORGED-EPOCH", ByTest(f"{_CONTROL}test_a_forged_controller_epoch_deposes_no_controller[LeaderAndIsr]"))
+@around(ControlService, "_is_confirmed")
+async def any_higher_epoch_counts(_: Any, _self: Any, _epoch: int) -> bool:
+    """A broker believes each higher controller epoch."""
+    return True
+
+
+@MUTANTS.mutant("FOREIGN-NUMBERS", ByTest(f"{_CHANNELS}test_numbers_of_another_sender_hold_up_no_controller"))
+@around(BrokerChannel, "_skip")
+def numbers_go_on_one_by_one(_: Any, _self: Any) -> None:
+    """A controller does not get behind a number that another sender has used."""
+
+
+@MUTANTS.mutant("UNCHECKED-ORDER", ByTest(f"{_CONTROL}test_a_name_that_no_topic_has_refuses_the_order"))
+@around(control_service, "check_stop")
+def stops_name_anything(_: Any, _request: Any) -> None:
+    """A broker stops and deletes partitions by whatever name an order has."""
+
+
+@MUTANTS.mutant("PATH-OUTSIDE", ByTest(f"{_STORE}test_no_log_lies_outside_the_data_directory"))
+@around(LogStore, "_folder")
+def any_name_is_a_folder(_: Any, self: Any, tp: Any) -> str:
+    """The name of a topic leads out of the data directory."""
+    return f"{self._root}/{tp.topic}-{tp.partition}"
