@@ -1,10 +1,12 @@
 """Mistakes where requests are hostile, oversized or forged, and where answers wait for slow readers."""
 
+import contextlib
 from typing import Any, Final
 
 from mutants.patching import ByTest, Table, around
 from tidelog.broker import control_service
 from tidelog.broker.control_service import ControlService
+from tidelog.broker.readers import Places, Readers, Wakeup
 from tidelog.controller.channels import BrokerChannel
 from tidelog.storage.log_store import LogStore
 
@@ -12,6 +14,7 @@ MUTANTS: Final = Table(__name__)
 
 _CONTROL: Final = "tests/unit/broker/test_control_service.py::"
 _CHANNELS: Final = "tests/unit/controller/test_channels.py::"
+_WAITING: Final = "tests/unit/broker/test_waiting_fetches.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 
 
@@ -39,3 +42,24 @@ def stops_name_anything(_: Any, _request: Any) -> None:
 def any_name_is_a_folder(_: Any, self: Any, tp: Any) -> str:
     """The name of a topic leads out of the data directory."""
     return f"{self._root}/{tp.topic}-{tp.partition}"
+
+
+@MUTANTS.mutant("READ-TO-WAIT", ByTest(f"{_WAITING}test_appends_beside_waiting_fetches_read_nothing"))
+@around(Readers, "committed")
+def each_commit_wakes_each_fetch(_: Any, self: Any, _high_watermark: int) -> None:
+    """A fetch that waits reads each time something is committed, to find out how much."""
+    self.fire()
+
+
+@MUTANTS.mutant("MIN-ABOVE-MAX", ByTest(f"{_WAITING}test_no_fetch_waits_for_more_than_it_takes"))
+@around(Wakeup, "__init__")
+def waits_for_more_than_it_takes(original: Any, self: Any, _least: int) -> None:
+    """A fetch waits for more bytes than it would take."""
+    original(self, 2**31 - 1)
+
+
+@MUTANTS.mutant("UNBOUNDED-WAITS", ByTest(f"{_WAITING}test_too_many_waiting_fetches_are_refused"))
+@around(Places, "taken")
+def any_number_may_wait(_: Any, _self: Any, _caller: str, _partitions: int) -> Any:
+    """Any number of fetches waits."""
+    return contextlib.nullcontext()

@@ -16,6 +16,7 @@ from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
+from tidelog.ports.net import KnownCaller
 from tidelog.replica.effects import ProposeIsr
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.metrics import ReplicationMetrics, RequestMetrics
@@ -177,6 +178,7 @@ class BrokerBench:
         topic: str = "events",
         partition: int = 0,
         topic_id: bytes = b"",
+        caller: str = "test",
     ) -> m.FetchResult:
         part = m.FetchPartition(
             topic=topic,
@@ -190,4 +192,4 @@ class BrokerBench:
         request = m.FetchRequest(
             client_id="test", max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, partitions=(part,)
         )
-        return (await self.fetch.fetch(request)).results[0]
+        return (await self.fetch.fetch(request, KnownCaller(caller))).results[0]

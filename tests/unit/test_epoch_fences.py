@@ -18,7 +18,7 @@ from tidelog.controller.effects import Outcome, Resign
 from tidelog.controller.events import BrokerAnswered, ControlledShutdownRequested, Token, WritesDone
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
-from tidelog.ports.net import Bidi, Unary
+from tidelog.ports.net import Bidi, KnownCaller, Unary
 from tidelog.replica import events as ev
 from tidelog.replica.isr import Member, PendingExpand
 from tidelog.testing import loop as sim
@@ -254,7 +254,7 @@ def fetched_topic(topic_id: bytes) -> ErrorCode:
         topic="events", topic_id=topic_id, partition=0, leader_epoch=3, offset=0, last_fetched_epoch=-1, max_bytes=1000
     )
     request = m.FetchRequest(client_id="t", max_wait_ms=0, min_bytes=1, max_bytes=1000, partitions=(part,))
-    return asked(lambda bench: bench.fetch.fetch(request))
+    return asked(lambda bench: bench.fetch.fetch(request, KnownCaller("test")))
 
 
 def position(**fields: Any) -> ErrorCode:

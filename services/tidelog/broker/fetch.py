@@ -1,14 +1,15 @@
 """Reads: Fetch with a long poll up to the high watermark, ListOffsets, OffsetForLeaderEpoch. Knows no gRPC."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.broker.partition_host import PartitionHost
-from tidelog.broker.pending import Wakeup
+from tidelog.broker.readers import Places, Wakeup
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from tidelog.ports.clock import Clock
+from tidelog.ports.net import CallContext
 from tidelog.runtime.metrics import Phase, RequestMetrics
 from tidelog.sizes import ITEM_BYTES, SLACK_BYTES
 from tidelog.storage.epoch_cache import EpochEnd
@@ -28,6 +29,14 @@ EPOCHS_TOLD: Final = 10
 """Leader epochs that an answer about a replica names at most."""
 
 
+class _Read(NamedTuple):
+    results: list[m.FetchResult]
+    size_bytes: int
+    final: bool
+    """There is something that waiting would not change."""
+    took_s: float
+
+
 class FetchHandler:
     def __init__(
         self,
@@ -42,45 +51,62 @@ class FetchHandler:
         self._max_bytes = max_bytes
         self._on_read = on_read
         self._requests = requests
+        self._places = Places()
         self.waiting = 0
 
-    async def fetch(self, request: m.FetchRequest) -> m.FetchResponse:
+    async def fetch(self, request: m.FetchRequest, caller: CallContext) -> m.FetchResponse:
         fault = self._fault(request)
         if fault is not None:
             return m.FetchResponse(results=tuple(_failed_fetch(p, fault, None) for p in request.partitions))
         deadline = self._clock.now() + request.max_wait_ms / 1000
-        wakeup = Wakeup()
-        watched: list[PartitionHost] | None = None
         topic_ids = [part.topic_id for part in request.partitions]
-        self.waiting += 1
-        try:
-            while True:
-                began_at = self._clock.now()
-                results, size, final = self._read_all(request, topic_ids)
-                now = self._clock.now()
-                left = deadline - now
-                if final or size >= request.min_bytes or left <= 0:
-                    # The last reading alone: the ones before found nothing, and the wait between them is the caller's.
-                    self._requests.spent(API, Phase.LOCAL, now - began_at)
-                    for result in results:
-                        if result.records:
-                            self._on_read(result.topic, len(result.records))
-                    return m.FetchResponse(results=tuple(results))
-                if watched is None:
-                    watched = self._watch(request, wakeup)
-                    continue  # what came between the read and the watch must not be waited for
-                await wakeup.wait(left)
-        finally:
-            self.waiting -= 1
-            for host in watched or ():
-                host.readers.pop(wakeup, None)
+        room = self._room(request)
+        least = min(request.min_bytes, room, sum(part.max_bytes for part in request.partitions))
+        read = self._read_all(request, topic_ids, room)
+        if not read.final and read.size_bytes < least and request.max_wait_ms:
+            self.waiting += 1
+            try:
+                with self._places.taken(caller.peer, len(request.partitions)):
+                    read = await self._wait(request, topic_ids, room, least, deadline, read)
+            finally:
+                self.waiting -= 1
+        # The last reading alone: the ones before found nothing, and the wait between them is the caller's.
+        self._requests.spent(API, Phase.LOCAL, read.took_s)
+        for result in read.results:
+            if result.records:
+                self._on_read(result.topic, len(result.records))
+        return m.FetchResponse(results=tuple(read.results))
 
-    def _watch(self, request: m.FetchRequest, wakeup: Wakeup) -> list[PartitionHost]:
-        found = [self._manager.find_named(p.topic, p.partition) for p in request.partitions]
-        hosts = [host for host in found if host is not None]
-        for host in hosts:
-            host.readers[wakeup] = None
-        return hosts
+    async def _wait(
+        self, request: m.FetchRequest, topic_ids: list[bytes], room: int, least: int, deadline: float, read: "_Read"
+    ) -> "_Read":
+        """Reads again when `least` bytes are committed, and when a partition has changed in another way."""
+        while True:
+            wakeup = Wakeup(least - read.size_bytes)
+            watched = self._watch(request, read, wakeup)
+            try:
+                await wakeup.wait(deadline - self._clock.now())
+            finally:
+                for host in watched:
+                    host.readers.remove(wakeup)
+            read = self._read_all(request, topic_ids, room)
+            if wakeup.enough or read.final or read.size_bytes >= least or self._clock.now() >= deadline:
+                return read
+
+    def _watch(self, request: m.FetchRequest, read: "_Read", wakeup: Wakeup) -> list[PartitionHost]:
+        watched = []
+        for part, result in zip(request.partitions, read.results, strict=True):
+            host = self._manager.find_named(part.topic, part.partition)
+            if host is not None:
+                left = max(0, part.max_bytes - len(result.records))
+                host.readers.add(wakeup, left, host.replica.high_watermark, host.log.log_end_offset)
+                watched.append(host)
+        return watched
+
+    def _room(self, request: m.FetchRequest) -> int:
+        """Bytes of records that the answer may hold."""
+        beside = sum(_RESULT_BYTES + 2 * len(part.topic) for part in request.partitions)
+        return max(1, min(request.max_bytes, self._max_bytes) - max(0, beside - SLACK_BYTES))
 
     @staticmethod
     def _fault(request: m.FetchRequest) -> TidelogError | None:
@@ -95,15 +121,12 @@ class FetchHandler:
             return TidelogError("partitions names one partition twice", code)
         return None
 
-    def _read_all(self, request: m.FetchRequest, topic_ids: list[bytes]) -> tuple[list[m.FetchResult], int, bool]:
-        """Results, bytes, and whether there is something that waiting would not change.
-
-        Fills in `topic_ids` where the request names none: what is deleted and created again during a wait is another
+    def _read_all(self, request: m.FetchRequest, topic_ids: list[bytes], room: int) -> "_Read":
+        """Fills in `topic_ids` where the request names none: what is deleted and created again during a wait is another
         topic, whose records have nothing to do with the offset that was asked for (HOLE-10).
         """
+        began_at = self._clock.now()
         results, size, final = [], 0, not request.partitions
-        beside = sum(_RESULT_BYTES + 2 * len(part.topic) for part in request.partitions)
-        room = max(1, min(request.max_bytes, self._max_bytes) - max(0, beside - SLACK_BYTES))
         for at, part in enumerate(request.partitions):
             host = None
             try:
@@ -115,7 +138,7 @@ class FetchHandler:
             final = final or result.error_code is not ErrorCode.NONE or result.diverging_epoch >= 0
             size += len(result.records)
             results.append(result)
-        return results, size, final
+        return _Read(results, size, final, self._clock.now() - began_at)
 
     def _read(self, host: PartitionHost, part: m.FetchPartition, room: int, min_one: bool) -> m.FetchResult:
         replica = host.replica

@@ -7,7 +7,8 @@ from math import inf
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from tidelog.broker.control_plane.port import Decision
-from tidelog.broker.pending import PendingProduces, Settle, Wakeup
+from tidelog.broker.pending import PendingProduces, Settle
+from tidelog.broker.readers import Readers
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
@@ -162,7 +163,7 @@ class PartitionHost:
         """Deletions of records that wait for every live replica's log start."""
         self.follower_log_starts: dict[int, int] = {}
         """As followers have stated them in this epoch."""
-        self.readers: dict[Wakeup, None] = {}
+        self.readers = Readers()
         self.sinks: dict[int, FollowerSink] = {}
         self._context = context
         log.segment_bytes = config.segment_bytes
@@ -216,6 +217,7 @@ class PartitionHost:
         else:
             check_times(batches, now_ms, self.config)
             appended = self._on_disk(self.log.append_as_leader, batches, self.replica.leader_epoch)
+        self.readers.appended(self.log.log_end_offset, appended.size_bytes)
         syncs = self.config.flush == SYNC
         self.step(ev.Appended(self.log.log_end_offset, self._context.clock.now(), counts=not syncs))
         if syncs:
@@ -297,8 +299,7 @@ class PartitionHost:
                 case fx.AdvanceHighWatermark():
                     self._context.recorder.fold(self.tp, m.HighWatermarkAdvanced, high_watermark, effect.high_watermark)
                     self.pending.complete_below(effect.high_watermark)
-                    for reader in self.readers:
-                        reader.fire()
+                    self.readers.committed(effect.high_watermark)
                     for sink in self.sinks.values():
                         sink.high_watermark_moved(self)
                 case fx.SendRecords() | fx.AppendChunk():  # told apart here only because they come with every batch
@@ -323,8 +324,7 @@ class PartitionHost:
                     self.unsynced.fail(effect.code)
                     if not self.is_leader:
                         self.trimming.fail(effect.code)
-                    for reader in self.readers:
-                        reader.fire()
+                    self.readers.fire()
                 case fx.TruncateTo():
                     before, began_at = self.log.log_end_offset, self._context.clock.now()
                     end = self._on_disk(self.log.truncate_to, effect.offset, effect.committed)

@@ -47,25 +47,3 @@ class PendingProduces:
     def fail(self, code: ErrorCode) -> None:
         while self._waiting:
             self._waiting.popleft()[1](code)
-
-
-class Wakeup:
-    """One fetch waiting on several partitions."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def fire(self) -> None:
-        self._event.set()
-
-    async def wait(self, seconds: float) -> bool:
-        """True if something changed; False when the time is up. Ready for the next wait."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        self._event.clear()
-        return True

@@ -80,7 +80,7 @@ class BrokerService:
             self._counted(s.REPLICA_SERVICE_PRODUCE, lambda request, _: self._produce(request)),
             Route(s.REPLICA_SERVICE_PRODUCE_STREAM, self._produce_streams.serve),
             self._counted(s.REPLICA_SERVICE_INIT_PRODUCER_ID, self._producer_ids.init_producer_id),
-            self._counted(s.REPLICA_SERVICE_FETCH, lambda request, _: self._fetch.fetch(request)),
+            self._counted(s.REPLICA_SERVICE_FETCH, self._fetch.fetch),
             self._counted(s.REPLICA_SERVICE_LIST_OFFSETS, lambda request, _: self._fetch.list_offsets(request)),
             self._counted(
                 s.REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH,

@@ -111,6 +111,7 @@ _STATUS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.REQUEST_TIMED_OUT: "DEADLINE_EXCEEDED",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "UNAVAILABLE",
     ErrorCode.LEADER_NOT_AVAILABLE: "UNAVAILABLE",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "UNAVAILABLE",  # nothing was done, and there may be room later
     ErrorCode.NOT_CONTROLLER: "UNAVAILABLE",  # of a broker that knows of none yet: nothing was done, others may know
 }
 

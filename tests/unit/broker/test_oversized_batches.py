@@ -12,6 +12,7 @@ from helpers.broker import TOPIC_ID, BrokerBench
 from helpers.replication import FLUSH_S, Node, World, broker_world, until
 from tidelog.broker import leader_fetcher
 from tidelog.errors import ErrorCode
+from tidelog.ports.net import KnownCaller
 from tidelog.sizes import PART_BYTES, SLACK_BYTES
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
@@ -130,7 +131,7 @@ async def test_a_reader_gets_an_error_for_a_batch_too_large_to_send() -> None:
         for topic, offset in (("events", 1), ("other", 0))
     )
     request = m.FetchRequest(client_id="t", max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, partitions=parts)
-    refused, served = (await bench.fetch.fetch(request)).results
+    refused, served = (await bench.fetch.fetch(request, KnownCaller("test"))).results
     assert refused.error_code is ErrorCode.MESSAGE_TOO_LARGE
     assert refused.error_message == (
         "the batch at offset 1 of events-0 takes 700000 bytes, fetch_max_bytes of this broker is 600000"
@@ -152,6 +153,6 @@ async def test_an_answer_has_room_for_the_numbers_of_its_partitions() -> None:
     )
     bench.fetch._max_bytes = 1_000_000
     request = m.FetchRequest(client_id="t", max_wait_ms=0, min_bytes=1, max_bytes=1 << 30, partitions=parts)
-    answer = await bench.fetch.fetch(request)
+    answer = await bench.fetch.fetch(request, KnownCaller("test"))
     assert len(encode(answer)) <= 1_000_000 + SLACK_BYTES
     assert sum(bool(result.records) for result in answer.results) > 100
