@@ -126,4 +126,4 @@ def empty_segment_is_believed(original: Any, self: Any, segments: Any, opening: 
 )
 def descriptors_are_not_given_back(code: Code) -> None:
     """A log keeps its descriptors where another one finds none."""
-    code.replace(handles, "_NO_DESCRIPTORS", frozenset())
+    code.replace(handles, "NO_DESCRIPTORS", frozenset())

@@ -1,13 +1,17 @@
 """Mistakes where requests are hostile, oversized or forged, and where answers wait for slow readers."""
 
 import contextlib
+import dataclasses
 from typing import Any, Final
 
-from mutants.patching import ByTest, Table, around
+from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker import control_service
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.readers import Places, Readers, Wakeup
 from tidelog.controller.channels import BrokerChannel
+from tidelog.runtime import rpc_server
+from tidelog.runtime.responses import ResponseBudget
+from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
 
 MUTANTS: Final = Table(__name__)
@@ -15,6 +19,8 @@ MUTANTS: Final = Table(__name__)
 _CONTROL: Final = "tests/unit/broker/test_control_service.py::"
 _CHANNELS: Final = "tests/unit/controller/test_channels.py::"
 _WAITING: Final = "tests/unit/broker/test_waiting_fetches.py::"
+_GRPC: Final = "tests/unit/net/test_grpc_net.py::"
+_DESCRIPTORS: Final = "tests/unit/storage/test_descriptors.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 
 
@@ -63,3 +69,32 @@ def waits_for_more_than_it_takes(original: Any, self: Any, _least: int) -> None:
 def any_number_may_wait(_: Any, _self: Any, _caller: str, _partitions: int) -> Any:
     """Any number of fetches waits."""
     return contextlib.nullcontext()
+
+
+@MUTANTS.mutant("UNCOUNTED-RESPONSES", ByTest(f"{_GRPC}test_what_a_slow_reader_asks_for_has_a_limit"))
+@around(ResponseBudget, "hold")
+def responses_are_not_counted(_: Any, _self: Any, *_given: Any, **_named: Any) -> Any:
+    """Responses that a slow reader has not read are not counted."""
+    return lambda: None
+
+
+@MUTANTS.mutant("SLOW-FOR-EVER", ByTest(f"{_GRPC}test_readers_that_do_not_read_lose_their_connections"))
+@around(ResponseBudget, "_cut_slowest")
+def slow_readers_keep_the_room(_: Any, _self: Any) -> None:
+    """Readers that do not read keep the room of all others."""
+
+
+@MUTANTS.mutant("ANY-CONNECTION", ByTest(f"{_GRPC}test_a_listener_closes_what_is_above_its_limit"))
+@around(rpc_server, "server_options")
+def any_number_of_connections(original: Any, limits: Any) -> Any:
+    """A listener accepts any number of connections."""
+    return original(dataclasses.replace(limits, connections=1_000))
+
+
+@MUTANTS.mutant(
+    "EMFILE-IS-DAMAGE",
+    ByTest(f"{_DESCRIPTORS}test_what_finds_no_descriptor_is_refused_for_now"),
+)
+def too_few_descriptors_are_a_failed_disk(code: Code) -> None:
+    """A log that finds no free file descriptor counts as failed."""
+    code.replace(handles, "NO_DESCRIPTORS", frozenset())

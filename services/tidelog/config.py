@@ -17,7 +17,13 @@ from tidelog.errors import InvalidConfigError
 from tidelog.ids import LOCALHOST, WATCH_PORTS, Address
 from tidelog.names import suggestion
 from tidelog.setting_types import Above, Range, Text, convert
-from tidelog.sizes import FETCH_MAX_BYTES, REQUEST_MAX_BYTES, contradictions
+from tidelog.sizes import (
+    CONNECTION_RESPONSES_BYTES,
+    FETCH_MAX_BYTES,
+    REQUEST_MAX_BYTES,
+    RESPONSES_BYTES,
+    contradictions,
+)
 
 PREFIX = "TIDELOG_"
 CONFIG_FILE_VARIABLE = "TIDELOG_CONFIG_FILE"
@@ -121,8 +127,22 @@ class ServerSettings(Settings):
     """Address of the HTTP server for /metrics and /health. Empty: no server."""
     request_max_bytes: Bytes = REQUEST_MAX_BYTES
     """Maximum size of a request."""
+    responses_max_bytes: Annotated[int, Range(16 << 20)] = RESPONSES_BYTES
+    """Maximum amount of memory that responses take until their readers have read them. Fetches wait while it is used up,
+    and other requests fail with THROTTLING_QUOTA_EXCEEDED. A connection that has not read a response for 10 s is then
+    closed."""
+    connection_responses_max_bytes: Annotated[int, Range(4 << 20)] = CONNECTION_RESPONSES_BYTES
+    """Maximum amount of memory that the responses of one connection take until they have been read. The process does
+    not start if it is larger than responses_max_bytes."""
     min_insync_replicas: Annotated[int, Range(1, 32_767)] = 2
     """Value of min.insync.replicas for topics that do not set it."""
+
+    def problems(self) -> Iterable[str]:
+        if self.connection_responses_max_bytes > self.responses_max_bytes:
+            yield (
+                f"connection_responses_max_bytes: {self.connection_responses_max_bytes} is over "
+                f"responses_max_bytes={self.responses_max_bytes}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +309,7 @@ class BrokerSettings(ServerSettings):
             if address.host in _WILDCARDS:
                 yield f"advertised_listeners: nobody can reach {name} at {address}; advertise a host name"
         yield from contradictions(self)
+        yield from super().problems()
 
     @property
     def listener_addresses(self) -> Mapping[str, Address]:
@@ -336,6 +357,7 @@ class ControllerSettings(ServerSettings):
     def problems(self) -> Iterable[str]:
         if self.advertised_address.host in _WILDCARDS:
             yield f"advertised: nobody can reach {self.advertised_address}; advertise a host name"
+        yield from super().problems()
 
     @property
     def advertised_address(self) -> Address:

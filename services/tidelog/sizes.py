@@ -23,6 +23,10 @@ REQUEST_MAX_BYTES: Final = 4 << 20
 """Default of request_max_bytes."""
 FETCH_MAX_BYTES: Final = 50 << 20
 """Default of fetch_max_bytes."""
+RESPONSES_BYTES: Final = 256 << 20
+"""Default of responses_max_bytes."""
+CONNECTION_RESPONSES_BYTES: Final = 64 << 20
+"""Default of connection_responses_max_bytes."""
 SLACK_BYTES: Final = 64 << 10
 """Bytes that a message may hold beside the records that a limit speaks of."""
 ITEM_BYTES: Final = 160

@@ -9,6 +9,8 @@ from testcontainers.compose import DockerCompose
 from helpers.images import image
 from helpers.requirements import requirement
 from helpers.scripts import ROOT
+from tidelog.sizes import RESPONSES_BYTES
+from tidelog.storage.tail import TAIL_BYTES_MAX
 
 SPARK = {"spark-master", "spark-worker-1", "spark-worker-2", "spark-history"}
 GROWN = (4, 5)
@@ -69,6 +71,14 @@ def test_no_service_can_take_the_whole_machine(description: dict[str, Any]) -> N
     for name, service in description["services"].items():
         assert service["cpus"] == 1, name
         assert 256 <= int(service["mem_limit"]) / 2**20 <= 2048, name
+
+
+@pytest.mark.smoke
+def test_servers_have_memory_for_what_slow_readers_hold(description: dict[str, Any]) -> None:
+    for name, service in description["services"].items():
+        beside = {"broker": TAIL_BYTES_MAX + (400 << 20), "controller": 200 << 20}.get(name.partition("-")[0])
+        if beside is not None and not name.endswith("-image"):
+            assert int(service["mem_limit"]) >= RESPONSES_BYTES + beside, name
 
 
 @pytest.mark.smoke

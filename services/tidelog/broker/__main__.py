@@ -1,17 +1,20 @@
 """`python -m tidelog.broker`: one broker process, set by TIDELOG_* variables and a TOML file."""
 
+import logging
 import sys
 
 from prometheus_client import CollectorRegistry
 
 from tidelog.broker.app import Broker
 from tidelog.config import BrokerSettings, load
-from tidelog.runtime import logs, process
+from tidelog.runtime import descriptors, logs, process
 from tidelog.runtime.loop import settle_memory
 from tidelog.runtime.metrics import BrokerMetrics
 from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.real_ports import real_ports
 from tidelog.runtime.tasks import Supervisor
+
+log = logging.getLogger(__name__)
 
 
 async def serve(supervisor: Supervisor) -> None:
@@ -20,11 +23,22 @@ async def serve(supervisor: Supervisor) -> None:
     logs.configure(name, settings.log_format, settings.log_level)
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)
-    answer_bytes, on_sync = settings.fetch_max_bytes, metrics.log.flushed
+    limit = descriptors.raise_limit()
+    files = descriptors.files_max(limit, settings.max_open_segments)
+    if files < settings.max_open_segments:
+        log.warning(
+            "max_open_segments is %d, this process may have %d file descriptors: %d segments are kept open",
+            settings.max_open_segments,
+            limit,
+            files,
+        )
     ports = real_ports(
-        name, settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync, coordinates=True, works=True
+        *(name, settings, supervisor, metrics.process, metrics.zk, settings.fetch_max_bytes, metrics.log.flushed),
+        connections=descriptors.connections_max(limit, files, len(settings.listener_addresses)),
+        coordinates=True,
+        works=True,
     )
-    broker = Broker(settings, ports, supervisor, metrics)
+    broker = Broker(settings, ports, supervisor, metrics, open_files_max=files)
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry, broker.unwell)
     try:

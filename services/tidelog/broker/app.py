@@ -89,8 +89,12 @@ class Broker:
         ports: Ports,
         supervisor: Supervisor,
         metrics: BrokerMetrics,
+        *,
+        open_files_max: int | None = None,
     ) -> None:
+        """`open_files_max`: for a process that cannot open as many as the settings say."""
         self._settings = settings
+        self._open_files_max = open_files_max
         self._ports = ports
         self._supervisor = supervisor
         self._metrics = metrics
@@ -428,7 +432,7 @@ class Broker:
             config=LogConfig(
                 self._settings.segment_bytes, self._settings.index_interval_bytes, self._settings.metadata_reserve_bytes
             ),
-            open_files_max=self._settings.max_open_segments,
+            open_files_max=self._open_files_max or self._settings.max_open_segments,
             producers=producers,
         )
         logs.load()

@@ -37,6 +37,16 @@ class _Read(NamedTuple):
     took_s: float
 
 
+class _Bounds(NamedTuple):
+    """Bytes of one response."""
+
+    beside: int
+    """All but the records, at most."""
+    most: int
+    least: int
+    """It waits for so many bytes of records, and never for more than it can have."""
+
+
 class FetchHandler:
     def __init__(
         self,
@@ -60,16 +70,62 @@ class FetchHandler:
             return m.FetchResponse(results=tuple(_failed_fetch(p, fault, None) for p in request.partitions))
         deadline = self._clock.now() + request.max_wait_ms / 1000
         topic_ids = [part.topic_id for part in request.partitions]
-        room = self._room(request)
-        least = min(request.min_bytes, room, sum(part.max_bytes for part in request.partitions))
-        read = self._read_all(request, topic_ids, room)
-        if not read.final and read.size_bytes < least and request.max_wait_ms:
-            self.waiting += 1
-            try:
-                with self._places.taken(caller.peer, len(request.partitions)):
-                    read = await self._wait(request, topic_ids, room, least, deadline, read)
-            finally:
-                self.waiting -= 1
+        bounds = self._bounds(request)
+        sizes: list[int] = []
+        if room := _room(bounds, caller):
+            read = self._read_all(request, topic_ids, room)
+            if read.final or read.size_bytes >= min(bounds.least, room) or not request.max_wait_ms:
+                return self._answer(read)
+            sizes = [len(each.records) for each in read.results]
+            del read  # what waits holds no records
+        self.waiting += 1
+        try:
+            with self._places.taken(caller.peer, len(request.partitions)):
+                return self._answer(await self._wait(request, topic_ids, bounds, deadline, caller, sizes))
+        finally:
+            self.waiting -= 1
+
+    async def _wait(
+        self,
+        request: m.FetchRequest,
+        topic_ids: list[bytes],
+        bounds: "_Bounds",
+        deadline: float,
+        caller: CallContext,
+        sizes: list[int],
+    ) -> "_Read":
+        """Reads when enough is committed, and when a partition has changed in another way.
+
+        `sizes`: bytes that there are, of each partition; empty if there was no room for a response to look.
+        """
+        while True:
+            wakeup = Wakeup(bounds.least - sum(sizes))
+            if sizes:
+                await self._until_woken(request, sizes, wakeup, deadline)
+            while not (room := _room(bounds, caller)):
+                await caller.more_room()
+            read = self._read_all(request, topic_ids, room)
+            late = self._clock.now() >= deadline
+            if wakeup.enough or read.final or read.size_bytes >= min(bounds.least, room) or late:
+                return read
+            sizes = [len(each.records) for each in read.results]
+            del read
+
+    async def _until_woken(self, request: m.FetchRequest, sizes: list[int], wakeup: Wakeup, deadline: float) -> None:
+        watched: list[PartitionHost] = []
+        try:
+            for part, size in zip(request.partitions, sizes, strict=True):
+                host = self._manager.find_named(part.topic, part.partition)
+                if host is not None:
+                    left = max(0, part.max_bytes - size)
+                    host.readers.add(wakeup, left, host.replica.high_watermark, host.log.log_end_offset)
+                    watched.append(host)
+            await wakeup.wait(deadline - self._clock.now())
+        finally:
+            for host in watched:
+                host.readers.remove(wakeup)
+
+    def _answer(self, read: "_Read") -> m.FetchResponse:
         # The last reading alone: the ones before found nothing, and the wait between them is the caller's.
         self._requests.spent(API, Phase.LOCAL, read.took_s)
         for result in read.results:
@@ -77,36 +133,10 @@ class FetchHandler:
                 self._on_read(result.topic, len(result.records))
         return m.FetchResponse(results=tuple(read.results))
 
-    async def _wait(
-        self, request: m.FetchRequest, topic_ids: list[bytes], room: int, least: int, deadline: float, read: "_Read"
-    ) -> "_Read":
-        """Reads again when `least` bytes are committed, and when a partition has changed in another way."""
-        while True:
-            wakeup = Wakeup(least - read.size_bytes)
-            watched = self._watch(request, read, wakeup)
-            try:
-                await wakeup.wait(deadline - self._clock.now())
-            finally:
-                for host in watched:
-                    host.readers.remove(wakeup)
-            read = self._read_all(request, topic_ids, room)
-            if wakeup.enough or read.final or read.size_bytes >= least or self._clock.now() >= deadline:
-                return read
-
-    def _watch(self, request: m.FetchRequest, read: "_Read", wakeup: Wakeup) -> list[PartitionHost]:
-        watched = []
-        for part, result in zip(request.partitions, read.results, strict=True):
-            host = self._manager.find_named(part.topic, part.partition)
-            if host is not None:
-                left = max(0, part.max_bytes - len(result.records))
-                host.readers.add(wakeup, left, host.replica.high_watermark, host.log.log_end_offset)
-                watched.append(host)
-        return watched
-
-    def _room(self, request: m.FetchRequest) -> int:
-        """Bytes of records that the answer may hold."""
+    def _bounds(self, request: m.FetchRequest) -> "_Bounds":
         beside = sum(_RESULT_BYTES + 2 * len(part.topic) for part in request.partitions)
-        return max(1, min(request.max_bytes, self._max_bytes) - max(0, beside - SLACK_BYTES))
+        most = max(1, min(request.max_bytes, self._max_bytes) - max(0, beside - SLACK_BYTES))
+        return _Bounds(beside, most, min(request.min_bytes, most, sum(part.max_bytes for part in request.partitions)))
 
     @staticmethod
     def _fault(request: m.FetchRequest) -> TidelogError | None:
@@ -218,6 +248,12 @@ class FetchHandler:
             )
         epoch, end = host.log.end_offset_for(part.leader_epoch)
         return m.EpochEndOffset(topic=part.topic, partition=part.partition, leader_epoch=epoch, end_offset=end)
+
+
+def _room(bounds: _Bounds, caller: CallContext) -> int:
+    """Returns how many bytes of records the response may hold now; 0 if it has to wait for room."""
+    room = caller.room(bounds.most + bounds.beside)
+    return max(1, room - bounds.beside) if room else 0
 
 
 def diverging(log: PartitionLog, part: m.FetchPartition) -> EpochEnd | None:

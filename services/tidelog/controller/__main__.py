@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from tidelog.config import ControllerSettings, load
 from tidelog.controller.app import Controller
-from tidelog.runtime import logs, process
+from tidelog.runtime import descriptors, logs, process
 from tidelog.runtime.loop import settle_memory
 from tidelog.runtime.metrics import ControllerMetrics
 from tidelog.runtime.metrics_server import serve_metrics
@@ -23,7 +23,8 @@ async def serve(supervisor: Supervisor) -> None:
     logs.configure(name, settings.log_format, settings.log_level)
     registry = CollectorRegistry()
     metrics = ControllerMetrics(registry)
-    ports = real_ports(name, settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES)
+    connections = descriptors.connections_max(descriptors.raise_limit(), files=0, listeners=1)
+    ports = real_ports(name, settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES, connections=connections)
     controller = Controller(settings, ports, supervisor, metrics)
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry, controller.unwell)

@@ -46,6 +46,15 @@ class CallContext(Protocol):
         """Seconds until the caller gives up; None without a deadline."""
         ...
 
+    def room(self, most: int) -> int:
+        """Returns the bytes that the response may have now, at most `most`. It is less while this caller, or others, have
+        not read theirs; 0 if it has to wait."""
+        ...
+
+    async def more_room(self) -> None:
+        """Returns when there may be more room than there was."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class KnownCaller:
@@ -53,6 +62,11 @@ class KnownCaller:
 
     peer: str
     remaining_s: float | None = None
+
+    def room(self, most: int) -> int:
+        return most
+
+    async def more_room(self) -> None: ...
 
 
 class Stream(Protocol[In, Out]):

@@ -27,6 +27,12 @@ def configure(process: str, log_format: LogFormat = "auto", level: str = "info",
     root.setLevel(level.upper())
     # It repeats at info what the adapter says itself, a line for every request.
     logging.getLogger("kazoo").setLevel(max(logging.WARNING, root.level))
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_says_more)
+
+
+def _says_more(record: logging.LogRecord) -> bool:
+    """False for gRPC's trace of a call whose caller had gone before it read its response: any caller could fill the log."""
+    return record.exc_info is None or record.exc_info[0] is None or record.exc_info[0].__name__ != "ExecuteBatchError"
 
 
 class _JsonLine(logging.Formatter):

@@ -108,6 +108,15 @@ class ProcessMetrics:
             "tidelog_task_failures_total", "Supervised tasks that ended with an error.", ["task"], registry=registry
         )
 
+        self._responses = Gauge(
+            "tidelog_responses_in_flight_bytes",
+            "Memory that responses take which have not been read yet; at most responses_max_bytes.",
+            registry=registry,
+        )
+
+    def watch_responses(self, held: Callable[[], int]) -> None:
+        self._responses.set_function(held)
+
     def task_failed(self, name: str) -> None:
         """`name` as given to the supervisor, cut at the first digit or colon so that it stays one of a few."""
         kind = name.partition(":")[0].rstrip("-_ 0123456789") or "task"

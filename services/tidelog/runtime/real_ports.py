@@ -26,11 +26,12 @@ def real_ports(
     answer_bytes: int,
     on_sync: Callable[[float], None] = lambda seconds: None,
     *,
+    connections: int,
     coordinates: bool = False,
     works: bool = False,
 ) -> Ports:
     """`name` is that of the process, such as broker-1. `answer_bytes` is the largest answer of records that this process sends or
-    receives; `on_sync` as of OsDisk."""
+    receives; `on_sync` as of OsDisk; each listener accepts so many `connections`."""
 
     def session() -> ZkMeta:
         servers = [settings.link_map.get(address, address) for address in settings.zookeeper]
@@ -45,13 +46,18 @@ def real_ports(
     meta = session()
     meta.on_session(zk.session)
     clock = SystemClock()
+    limits = Limits(
+        settings.request_max_bytes,
+        answer_bytes,
+        settings.responses_max_bytes,
+        settings.connection_responses_max_bytes,
+        connections,
+    )
+    net = GrpcNet(limits, settings.link_map, on_bug=process.task_failed)
+    process.watch_responses(lambda: 0 if net.responses is None else net.responses.bytes)
     return Ports(
         clock=clock,
-        net=GrpcNet(
-            Limits(request_bytes=settings.request_max_bytes, answer_bytes=answer_bytes),
-            settings.link_map,
-            on_bug=process.task_failed,
-        ),
+        net=net,
         disk=OsDisk(on_sync),
         meta=meta,
         rand=random.SystemRandom(),

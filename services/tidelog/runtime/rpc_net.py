@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from tidelog.runtime.rpc_channel import GrpcChannel
 from tidelog.runtime.rpc_options import Limits
 
 if TYPE_CHECKING:
+    from tidelog.runtime.responses import ResponseBudget
     from tidelog.runtime.rpc_server import GrpcServer
 
 _RESET_WAIT_S: Final = 0.05
@@ -56,12 +58,22 @@ class GrpcNet:
         self._limits = limits or Limits()
         self._link_map = dict(link_map or {})
         self._on_bug = on_bug
+        self.responses: ResponseBudget | None = None
+        """One for all listeners of this process; None in a client."""
 
     async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> "GrpcServer":
-        from tidelog.runtime.rpc_server import serve  # health and reflection cost a client half its start
+        # Health and reflection cost a client half its start.
+        from tidelog.runtime.peer_sockets import cut
+        from tidelog.runtime.responses import ResponseBudget
+        from tidelog.runtime.rpc_server import serve
 
         _use_grpc()
-        return await serve(listen, routes, self._limits, self._on_bug, advertised)
+        if self.responses is None:
+            limits = self._limits
+            self.responses = ResponseBudget(
+                time.monotonic, cut, limits.responses_bytes, limits.connection_responses_bytes
+            )
+        return await serve(listen, routes, self._limits, self._on_bug, self.responses, advertised)
 
     def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> GrpcChannel:
         _use_grpc()

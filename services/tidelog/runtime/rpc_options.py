@@ -11,7 +11,13 @@ from typing import Final
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.runtime.tasks import HandlerBug
-from tidelog.sizes import FETCH_MAX_BYTES, REQUEST_MAX_BYTES, SLACK_BYTES
+from tidelog.sizes import (
+    CONNECTION_RESPONSES_BYTES,
+    FETCH_MAX_BYTES,
+    REQUEST_MAX_BYTES,
+    RESPONSES_BYTES,
+    SLACK_BYTES,
+)
 
 ChannelOptions = list[tuple[str, int | str]]
 
@@ -31,6 +37,9 @@ _FRAMES: Final[ChannelOptions] = [
 
 _MAX_METADATA_BYTES: Final = 16 << 10
 
+CONNECTIONS: Final = 1_000_000
+"""Most connections that a listener may be told to accept: gRPC ends the process if it is told of many more."""
+
 CONNECTS_WITHIN_S: Final = 2.0
 
 MEANT_FOR: Final = "tidelog-to"
@@ -45,6 +54,11 @@ class Limits:
 
     request_bytes: int = REQUEST_MAX_BYTES
     answer_bytes: int = FETCH_MAX_BYTES
+    responses_bytes: int = RESPONSES_BYTES
+    connection_responses_bytes: int = CONNECTION_RESPONSES_BYTES
+    """Responses that are under way may hold so much, in all and on one connection."""
+    connections: int = CONNECTIONS
+    """Most connections that a listener accepts. A further one is closed at once."""
 
     @property
     def sent_bytes(self) -> int:
@@ -68,6 +82,10 @@ def server_options(limits: Limits) -> ChannelOptions:
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.max_concurrent_streams", 10_000),
+        # Idle ones must not take the descriptors that logs and other processes need; nor those that never say a word, which
+        # otherwise have two minutes.
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.server_handshake_timeout_ms", 10_000),
         # With it a second process listens at the same port, unnoticed, and gets every other connection.
         ("grpc.so_reuseport", 0),
         # From 1.83 on a burst of a few thousand parked calls is cancelled without these (performance 0.2).

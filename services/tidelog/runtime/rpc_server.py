@@ -20,6 +20,7 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
 from tidelog.ports.recorder import CAUSE, cause_text
+from tidelog.runtime.responses import CALL_BYTES, ResponseBudget
 from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_decoder, stream_encoder
 from tidelog.runtime.rpc_options import (
     MEANT_FOR,
@@ -69,14 +70,19 @@ class GrpcServer:
 
 
 async def serve(
-    listen: Address, routes: Sequence[Route], limits: Limits, on_bug: OnBug, advertised: Address | None = None
+    listen: Address,
+    routes: Sequence[Route],
+    limits: Limits,
+    on_bug: OnBug,
+    budget: ResponseBudget,
+    advertised: Address | None = None,
 ) -> GrpcServer:
     """OSError if nothing can listen at `listen`; it names the address. Port 0 of `advertised` is the one it listens at."""
     server = aio.server(options=server_options(limits))
     by_service: dict[str, dict[str, Any]] = {}
     for route in routes:
         _, service, method = route.method.path.split("/")
-        by_service.setdefault(service, {})[method] = _method_handler(route, limits.sent_bytes, on_bug)
+        by_service.setdefault(service, {})[method] = _method_handler(route, limits.sent_bytes, on_bug, budget)
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     services = sorted(by_service)
@@ -150,14 +156,16 @@ class _Misrouted:
         return refuse
 
 
-def _method_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Any:
+def _method_handler(route: Route, sent_bytes: int, on_bug: OnBug, budget: ResponseBudget) -> Any:
     """No serializers are given to grpc: an undecodable request would be a traceback in the log instead of an answer."""
     if isinstance(route.method, Bidi):
-        return grpc.stream_stream_rpc_method_handler(_bidi_handler(route, on_bug))
-    return grpc.unary_unary_rpc_method_handler(_unary_handler(route, sent_bytes, on_bug))
+        return grpc.stream_stream_rpc_method_handler(_bidi_handler(route, on_bug, budget))
+    return grpc.unary_unary_rpc_method_handler(_unary_handler(route, sent_bytes, on_bug, budget))
 
 
-def _unary_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Callable[[bytes, Any], Awaitable[bytes]]:
+def _unary_handler(
+    route: Route, sent_bytes: int, on_bug: OnBug, budget: ResponseBudget
+) -> Callable[[bytes, Any], Awaitable[bytes]]:
     """gRPC would log the trace of an answer that is too large, and tell the caller nothing of the cause."""
     path, handler = route.method.path, route.handler
     decode, encode = decoder(route.method.request), encoder(route.method.response)
@@ -165,7 +173,7 @@ def _unary_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Callable[[by
     async def answer(data: bytes, context: Any) -> bytes:
         cause = cause_in(context.invocation_metadata())
         CAUSE.set(cause)
-        call: Any = handler(decode(data), _GrpcCaller(context))
+        call: Any = handler(decode(data), _GrpcCaller(context, budget))
         message = encode(await call)
         if CAUSE.get() != cause and (led := cause_text()) is not None:
             context.set_trailing_metadata(((CAUSED_BY, led),))
@@ -174,26 +182,30 @@ def _unary_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Callable[[by
                 f"the answer of {path} has {len(message)} bytes, at most {sent_bytes} are sent: ask for less at a time"
             )
             raise TidelogError(text, ErrorCode.MESSAGE_TOO_LARGE)
+        release = budget.hold(context.peer(), len(message))
+        context.add_done_callback(lambda _: release())
         return message
 
     async def run(data: bytes, context: Any) -> bytes:
         try:
             return await contained(path, answer(data, context), on_bug)
         except (TidelogError, TransportError, HandlerBug) as error:
-            await _abort(context, error)
+            refusal = as_transport_error(error)
+        # Not before the exception is gone: its frames hold the request, and perhaps a response that is not sent.
+        await _abort(context, refusal)
 
     return run
 
 
-def _bidi_handler(route: Route, on_bug: OnBug) -> Callable[[Any, Any], Awaitable[None]]:
+def _bidi_handler(route: Route, on_bug: OnBug, budget: ResponseBudget) -> Callable[[Any, Any], Awaitable[None]]:
     path, handler = route.method.path, route.handler
     decode, encode = stream_decoder(route.method.request), stream_encoder(route.method.response)
 
     async def run(_requests: Any, context: Any) -> None:
         task = asyncio.current_task()
         assert task is not None
-        stream = _ServerStream(context, decode, encode, task)
-        call: Any = handler(stream, _GrpcCaller(context))
+        stream = _ServerStream(context, decode, encode, task, budget)
+        call: Any = handler(stream, _GrpcCaller(context, budget))
         try:
             await contained(path, call, on_bug)
         except asyncio.CancelledError:
@@ -202,13 +214,12 @@ def _bidi_handler(route: Route, on_bug: OnBug) -> Callable[[Any, Any], Awaitable
             task.uncancel()
             await context.abort(grpc.StatusCode.CANCELLED, "the server broke the stream")
         except (TidelogError, TransportError, HandlerBug) as error:
-            await _abort(context, error)
+            await _abort(context, as_transport_error(error))
 
     return run
 
 
-async def _abort(context: Any, error: TidelogError | TransportError | HandlerBug) -> NoReturn:
-    answer = as_transport_error(error)
+async def _abort(context: Any, answer: TransportError) -> NoReturn:
     await context.abort(grpc.StatusCode[answer.status], answer.detail)
     raise AssertionError("abort raises")
 
@@ -216,10 +227,11 @@ async def _abort(context: Any, error: TidelogError | TransportError | HandlerBug
 class _GrpcCaller:
     """`ports.net.CallContext`; each question is a call into gRPC, so it is asked only by handlers that want to know."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_budget", "_context")
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, budget: ResponseBudget) -> None:
         self._context = context
+        self._budget = budget
 
     @property
     def peer(self) -> str:
@@ -230,11 +242,17 @@ class _GrpcCaller:
         left: float | None = self._context.time_remaining()
         return left
 
+    def room(self, most: int) -> int:
+        return self._budget.room(self.peer, most)
+
+    async def more_room(self) -> None:
+        await self._budget.wait(self.peer)
+
 
 class _ServerStream:
     """`ports.net.Stream`, the end of the side that serves."""
 
-    __slots__ = ("_context", "_decode", "_encode", "_task", "cancelled")
+    __slots__ = ("_budget", "_context", "_decode", "_encode", "_task", "cancelled")
 
     def __init__(
         self,
@@ -242,7 +260,9 @@ class _ServerStream:
         decode: Callable[[bytes], Any],
         encode: Callable[[Any], bytes],
         task: "asyncio.Task[Any]",
+        budget: ResponseBudget,
     ) -> None:
+        self._budget = budget
         self._context = context
         self._decode = decode
         self._encode = encode
@@ -258,10 +278,14 @@ class _ServerStream:
 
     async def write(self, message: Any) -> None:
         data = self._encode(message)
+        release = self._budget.hold(self._context.peer(), len(data), part=True) if len(data) > CALL_BYTES else None
         try:
             await self._context.write(data)
         except (asyncio.CancelledError, aio.BaseError) as error:
             raise broken(error) from None
+        finally:
+            if release is not None:
+                release()
 
     def cancel(self) -> None:
         if not self._task.done():

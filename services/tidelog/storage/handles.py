@@ -13,7 +13,8 @@ from typing import Final
 from tidelog.ports.disk import Disk, DiskFile
 
 OPEN_FILES_MAX: Final = 512
-_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""The process, or the machine, has no file descriptor left, which says nothing about a disk."""
 
 
 class Handles:
@@ -44,7 +45,7 @@ class Handles:
             file = self._disk.open(path, create=create)
         except OSError as error:
             idle = [each for each in self._open if each not in self._pins]
-            if error.errno not in _NO_DESCRIPTORS or not idle:
+            if error.errno not in NO_DESCRIPTORS or not idle:
                 raise
             for each in idle[: (len(idle) + 1) // 2]:
                 self._open.pop(each).close()

@@ -16,6 +16,7 @@ from tidelog.ports.disk import DiskFile
 from tidelog.storage.checkpoint import LogKey
 from tidelog.storage.epoch_cache import EpochEnd
 from tidelog.storage.flush import Flush
+from tidelog.storage.handles import NO_DESCRIPTORS
 from tidelog.storage.incoming import check_incoming
 from tidelog.storage.log_context import Appended, LogContext
 from tidelog.storage.producer_history import ProducerHistory
@@ -241,6 +242,8 @@ class PartitionLog:
             raise TidelogError(self.failure or "", ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _fenced(self, doing: str, error: OSError) -> TidelogError:
+        if doing == "read" and error.errno in NO_DESCRIPTORS:
+            return TidelogError(f"{self.folder}: {doing} failed: {error}", ErrorCode.LEADER_NOT_AVAILABLE)
         self._failure = f"{self.folder}: {doing} failed: {error}; the log is refused until it is opened again"
         self._trouble = trouble_of(doing, error)
         self._tail.clear()
@@ -331,6 +334,7 @@ class PartitionLog:
         base = self.log_end_offset
         try:
             segment = self._active(size_bytes)
+            self._opened(segment)
             try:
                 segment.append(buffers, headers, base)
             except OSError:
@@ -342,6 +346,16 @@ class PartitionLog:
         self.producers.note(headers, base, sent)
         self.log_end_offset = end
         return Appended(base, end - 1, size_bytes)
+
+    def _opened(self, segment: Segment) -> None:
+        """Opens the file, if it is not open. A process that has no descriptor left has no failing disk: nothing is written, and
+        LEADER_NOT_AVAILABLE says that it may be later."""
+        try:
+            segment.file()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:
+                raise
+            raise TidelogError(f"{segment.path}: {error}", ErrorCode.LEADER_NOT_AVAILABLE) from error
 
     def _active(self, incoming_bytes: int) -> Segment:
         """The segment that takes the next append: the last one, or a new one."""

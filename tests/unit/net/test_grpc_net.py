@@ -6,6 +6,7 @@ import errno
 import re
 import socket
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -17,17 +18,25 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from helpers.aio import eventually
 from helpers.requirements import requirement
+from helpers.slow_reader import SlowReader
 from tidelog.client.errors import refused_for_sure
 from tidelog.client.produce_link import ProduceLink
 from tidelog.errors import ErrorCode, TidelogError, TransportError, UnreadError, is_transient
 from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Probe, Route
+from tidelog.runtime import responses
+from tidelog.runtime.responses import ResponseBudget
 from tidelog.runtime.rpc_channel import GrpcChannel
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits, as_transport_error, status_of
 from tidelog.wire import messages as m
 from tidelog.wire.codec import encode
-from tidelog.wire.services import REPLICA_SERVICE_FETCH, REPLICA_SERVICE_PRODUCE, REPLICA_SERVICE_PRODUCE_STREAM
+from tidelog.wire.services import (
+    REPLICA_SERVICE_FETCH,
+    REPLICA_SERVICE_PRODUCE,
+    REPLICA_SERVICE_PRODUCE_STREAM,
+    REPLICA_SERVICE_REPLICA_FETCH,
+)
 from unit.net.worlds import ECHO, STREAM, answer, ask, ping, pong
 
 pytestmark = pytest.mark.real_loop
@@ -578,5 +587,134 @@ async def test_the_largest_limits_are_numbers_that_grpc_takes() -> None:
     server = await net.serve(LOOPBACK, [Route(ECHO, echo)])
     channel = net.channel(server.address, purpose="test")
     assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+    await channel.close()
+    await server.stop(0)
+
+
+_AT: dict[str, Any] = {
+    "topic": "t",
+    "partition": 0,
+    "high_watermark": 0,
+    "log_start_offset": 0,
+    "diverging_epoch": -1,
+    "diverging_end_offset": -1,
+}
+
+
+class SlowBench:
+    """A server whose answers are as large as there is room for, and readers that do not read."""
+
+    def __init__(self, server: Any, net: GrpcNet) -> None:
+        self.server = server
+        self.net = net
+        self.sizes: list[int] = []
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def make(cls, **limits: int) -> AsyncIterator["SlowBench"]:
+        async def fetch(_request: Any, context: CallContext) -> Any:
+            while not (room := context.room(1 << 20)):
+                await context.more_room()
+            self.sizes.append(room)
+            return m.FetchResponse(
+                results=(m.FetchResult(records=bytes(room - 100), leader_id=1, leader_epoch=1, **_AT),)
+            )
+
+        async def stream(stream: Any, _context: CallContext) -> None:
+            while True:
+                await stream.write(m.ReplicaFetchResponse(chunk=1, partitions=(chunk,)))
+
+        chunk = m.ReplicaChunk(records=bytes(1 << 20), leader_epoch=1, offset=0, dropped_to=0, **_AT)
+        net = GrpcNet(Limits(**limits))
+        routes = [Route(REPLICA_SERVICE_FETCH, fetch), Route(REPLICA_SERVICE_REPLICA_FETCH, stream), Route(ECHO, echo)]
+        self = cls(await net.serve(LOOPBACK, routes), net)
+        try:
+            yield self
+        finally:
+            await self.server.stop(0)
+
+    @property
+    def budget(self) -> ResponseBudget:
+        assert self.net.responses is not None
+        return self.net.responses
+
+    @contextlib.asynccontextmanager
+    async def reader(self) -> AsyncIterator[SlowReader]:
+        reader = await SlowReader.connect(*self.server.address)
+        pings = asyncio.ensure_future(reader.answer_pings())
+        try:
+            yield reader
+        finally:
+            reader.close()
+            await pings
+
+
+FETCH = m.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1)
+FETCH_PATH = REPLICA_SERVICE_FETCH.path
+
+
+async def test_what_a_slow_reader_asks_for_has_a_limit() -> None:
+    each = 8 << 20
+    async with SlowBench.make(connection_responses_bytes=each) as bench, bench.reader() as reader:
+        for _ in range(100):
+            reader.ask(FETCH_PATH, encode(FETCH))
+        await eventually(lambda: len(bench.sizes) > 2)
+        await asyncio.sleep(0.2)
+        assert each - (2 << 20) <= bench.budget.bytes <= each
+        assert 2 * sum(bench.sizes) <= each
+        channel = bench.net.channel(bench.server.address, purpose="test")
+        assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+        answered = await channel.call(REPLICA_SERVICE_FETCH, FETCH, 5.0)
+        assert len(answered.results[0].records) == (1 << 20) - 100
+        await channel.close()
+        reader.close()
+        await eventually(lambda: bench.budget.bytes == 0)
+
+
+async def test_streams_of_a_slow_reader_have_the_same_limit() -> None:
+    each = 8 << 20
+    async with SlowBench.make(connection_responses_bytes=each) as bench, bench.reader() as reader:
+        streams = [reader.ask(REPLICA_SERVICE_REPLICA_FETCH.path, b"") for _ in range(10)]
+        await eventually(lambda: len(reader.ended) == len(streams) - 3)
+        assert each - (4 << 20) <= bench.budget.bytes <= each
+        assert all(b"THROTTLING_QUOTA_EXCEEDED" in end for end in reader.ended.values())
+
+
+async def test_readers_that_do_not_read_lose_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "SLOW_S", 0.5)
+    whole = 8 << 20
+    async with (
+        SlowBench.make(responses_bytes=whole, connection_responses_bytes=whole) as bench,
+        AsyncExitStack() as stack,
+    ):
+        readers = [await stack.enter_async_context(bench.reader()) for _ in range(8)]
+        for reader in readers:
+            for _ in range(20):
+                reader.ask(FETCH_PATH, encode(FETCH))
+        await eventually(lambda: bench.budget.room("other", 1 << 20) == 0)
+        assert bench.budget.bytes <= whole
+        channel = bench.net.channel(bench.server.address, purpose="test")
+        answered = await channel.call(REPLICA_SERVICE_FETCH, FETCH, 10.0)
+        assert answered.results[0].records
+        await channel.close()
+
+
+async def test_a_listener_closes_what_is_above_its_limit() -> None:
+    net = GrpcNet(Limits(connections=3))
+    server = await net.serve(LOOPBACK, [Route(ECHO, echo)])
+    channel = net.channel(server.address, purpose="test")
+    assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+    held = [await asyncio.open_connection(*server.address) for _ in range(2)]
+    for reader, _ in held:
+        assert await reader.read(1), "it is greeted"
+    further, writer = await asyncio.open_connection(*server.address)
+    assert await further.read() == b""
+    assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+    held[0][1].close()
+    await asyncio.sleep(0.1)
+    reader, again = await asyncio.open_connection(*server.address)
+    assert await reader.read(1)
+    for each in (writer, again, held[1][1]):
+        each.close()
     await channel.close()
     await server.stop(0)
