@@ -6,6 +6,7 @@ from typing import Any, Final
 from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker import scrubber
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
 from tidelog.storage import handles, strays, topic_marker
@@ -20,6 +21,7 @@ MUTANTS: Final = Table(__name__)
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 _REPLAY: Final = "tests/unit/storage/test_producer_replay.py::"
 _RETENTION: Final = "tests/unit/broker/test_log_retention.py::"
+_REVIVAL: Final = "tests/unit/broker/test_revival.py::"
 _CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
 
 
@@ -127,3 +129,10 @@ def empty_segment_is_believed(original: Any, self: Any, segments: Any, opening: 
 def descriptors_are_not_given_back(code: Code) -> None:
     """A log keeps its descriptors where another one finds none."""
     code.replace(handles, "NO_DESCRIPTORS", frozenset())
+
+
+@MUTANTS.mutant("UNKNOWN-SPACE", ByTest(f"{_REVIVAL}test_free_space_that_is_not_known_ends_no_revivals"))
+@around(ReplicaManager, "_room_bytes")
+def unknown_space_ends_revivals(_: Any, self: Any) -> int:
+    """A file system that does not tell its free space ends all revivals."""
+    return int(self._logs.room_bytes)

@@ -442,12 +442,20 @@ class ReplicaManager:
                 if now < pause.until:
                     continue
                 state = None if told is None else told.state
-                step = next_step(trouble, self._settings.broker_id, state, self._logs.room_bytes, wanted_bytes)
+                step = next_step(trouble, self._settings.broker_id, state, self._room_bytes(), wanted_bytes)
                 if step is not Step.WAIT:
                     pauses[tp] = pause.longer(now)
                     self._revive(tp, told if step is Step.DISCARD else None)
             self._end_rebuilding()
             await self._disk.in_background(self._logs.restore_reserve)
+
+    def _room_bytes(self) -> int:
+        """0 where the file system does not tell: what waits for space goes on waiting."""
+        try:
+            return self._logs.room_bytes
+        except OSError as error:
+            _log.warning("free space is not known: %s", error)
+            return 0
 
     def _sick(self) -> list[tuple[TopicPartition, Trouble, Decision | None]]:
         assert self._context is not None

@@ -551,6 +551,7 @@ class SimDisk:
 
     def free_bytes(self, path: str) -> int:
         self._lookup(path)
+        self.step("free_bytes", path, changes=False)
         return self.room_bytes()
 
     def total_bytes(self, path: str) -> int:

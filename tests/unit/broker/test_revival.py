@@ -184,6 +184,16 @@ async def test_a_disk_that_goes_on_failing_is_asked_less_and_less(bench: BrokerB
     assert bench.manager.failed() == ()
 
 
+async def test_free_space_that_is_not_known_ends_no_revivals(bench: BrokerBench) -> None:
+    await bench.send(batch(b"a"))
+    bench.disk.capacity_bytes = bench.disk.used_bytes
+    assert (await bench.send(batch(b"b"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    bench.disk.mend()
+    bench.disk.fail("free_bytes", errno.EIO, times=2)
+    await asyncio.sleep(30.0)
+    assert bench.manager.failed() == () and not bench.disk.failing
+
+
 async def test_a_log_that_comes_back_shorter_than_it_was_is_damaged(bench: BrokerBench) -> None:
     """It may be in an in-sync set, and go on leading in the epoch in which it had appended more."""
 
