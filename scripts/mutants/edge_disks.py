@@ -10,6 +10,7 @@ from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
 from tidelog.storage import handles, strays, topic_marker
+from tidelog.storage.checkpoint import OffsetCheckpoint
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import ProducerSnapshots
@@ -136,3 +137,17 @@ def descriptors_are_not_given_back(code: Code) -> None:
 def unknown_space_ends_revivals(_: Any, self: Any) -> int:
     """A file system that does not tell its free space ends all revivals."""
     return int(self._logs.room_bytes)
+
+
+@MUTANTS.mutant("MARKS-OF-DELETED", ByTest(f"{_STORE}test_a_log_made_anew_has_no_marks_of_a_deleted_one"))
+@around(LogStore, "_lower_marks_of_deleted")
+def marks_of_deleted_log_stay(_: Any, _self: Any, _key: Any) -> None:
+    """A log that is made anew leaves the marks of a deleted one on disk until the next checkpoint."""
+
+
+@MUTANTS.mutant("REPLACED-MARKS", ByTest(f"{_STORE}test_a_loss_of_power_brings_back_marks_that_were_replaced"))
+@around(OffsetCheckpoint, "installed")
+def replaced_marks_are_forgotten(original: Any, self: Any) -> None:
+    """A checkpoint whose name is not durable counts as the only one that a loss of power leaves."""
+    original(self)
+    self._replaced = {}

@@ -102,7 +102,10 @@ class OffsetCheckpoint:
         """The file was there and good: a log that it does not name had no offset."""
         self._written: dict[LogKey, int] | None = dict(self._offsets) if self.complete else None
         """The content of the file; None while it is unknown or bad. A file without entries is also written once."""
-        self._next: dict[LogKey, int] = {}
+        self._next: dict[LogKey, int] | None = None
+        """Content that may take its place at any time; None: none."""
+        self._replaced: dict[LogKey, int] = {}
+        """Content that a loss of power may bring back."""
 
     def get(self, key: LogKey) -> int:
         """0 for a log that is not named (HOLE-35)."""
@@ -117,8 +120,11 @@ class OffsetCheckpoint:
         return 0 if self._written is None else self._written.get(key, 0)
 
     def exceeds(self, key: LogKey, offset: int) -> bool:
-        """Whether more is known of a log, or may be in the file."""
-        return self._written is None or max(self._written.get(key, 0), self.get(key)) > offset
+        """Whether more is known of a log, or may be in the file after a crash."""
+        if self._written is None:
+            return True
+        maybe = (self._offsets, self._written, self._next or {}, self._replaced)
+        return any(each.get(key, 0) > offset for each in maybe)
 
     def update(self, offsets: Mapping[LogKey, int]) -> None:
         self._offsets.update(offsets)
@@ -130,21 +136,28 @@ class OffsetCheckpoint:
         return list(self._offsets)
 
     def write(self) -> None:
-        """Durable when it returns. Writes nothing when nothing changed."""
-        if self._offsets != self._written:
+        """Durable when it returns. Writes nothing when nothing changed, and the file is durable."""
+        if self._offsets != self._written or self._replaced:
             replace_file(self._disk, self.path, self._encode())
-            self._written = dict(self._offsets)
+            self._written, self._next, self._replaced = dict(self._offsets), None, {}
 
     def next_file(self) -> bytes | None:
-        """What a caller is to put in place by himself, and then report by `installed`; None when nothing changed."""
+        """What a caller is to put in place by himself, when the names of the folder are durable, and then report by
+        `installed`; None when nothing changed."""
+        if self._next is not None:  # it was given up, and may be in place or not
+            for key, offset in [*(self._written or {}).items(), *self._next.items()]:
+                self._replaced[key] = max(offset, self._replaced.get(key, 0))
+            self._written = None
         if self._offsets == self._written:
             return None
-        self._written, self._next = None, dict(self._offsets)
+        self._next = dict(self._offsets)
         return self._encode()
 
     def installed(self) -> None:
         """The last `next_file` is in place, and nothing was written since it was asked for."""
-        self._written = self._next
+        if self._written is not None:
+            self._replaced = self._written
+        self._written, self._next = self._next, None
 
     def _encode(self) -> bytes:
         return encode_lines([f"{k.topic} {k.partition} {k.topic_id.hex()} {o}" for k, o in self._offsets.items()])

@@ -343,6 +343,7 @@ class LogStore:
         if (stray := self.strays.find(key)) is not None and self._disk.kind(folder) is None:
             return self._bring_back(key, stray)
         try:
+            self._lower_marks_of_deleted(key)
             if self._disk.kind(folder) is None:
                 self._disk.make_dir(folder)
             else:
@@ -620,6 +621,13 @@ class LogStore:
                 self._lowerings += 1
                 marks.update({key: min(marks.get(key), end_offset)})
                 self._reserve.lend(marks.write)
+
+    def _lower_marks_of_deleted(self, key: LogKey) -> None:
+        """A deleted log has left its marks on disk, or in a checkpoint that is under way. They would tell of a new log of the
+        same topic that it has lost records."""
+        self.lower_marks(key, 0)
+        if self._log_starts.exceeds(key, 0):
+            self.replace_log_start(key, 0)
 
     def replace_log_start(self, key: LogKey, log_start_offset: int) -> None:
         """See `LogOwner`."""

@@ -523,6 +523,62 @@ def test_delete_renames_and_purge_removes_what_a_checkpoint_no_longer_names() ->
     assert store.get(TP) is None
 
 
+@pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_a_log_made_anew_has_no_marks_of_a_deleted_one(in_flight: bool, crash: Crash) -> None:
+    """The same topic may be placed here again before the next checkpoint has forgotten its log."""
+    disk = SimDisk()
+    store = started(disk)
+    store.logs[TP].flush()
+    store.logs[TP].move_log_start(1)
+    store.checkpoint({TP: 1} if in_flight else {TP: 2})
+    checkpoint = store.begin_checkpoint({TP: 2})
+    checkpoint.run()
+    if not in_flight:
+        store.end_checkpoint(checkpoint)
+    store.delete(TP)
+    log = store.create(TP, TOPIC_ID)
+    if in_flight:
+        store.end_checkpoint(checkpoint)
+    follow(log, A, 3)
+    log.flush()
+    disk.crash(crash)
+    log = open_store(disk).logs[TP]
+    assert (log.failure, log.log_start_offset, log.log_end_offset) == (None, 0, 1)
+
+
+def test_a_log_made_anew_waits_for_no_device() -> None:
+    """Unless it has marks: a topic of a thousand partitions is made in one turn, also while a checkpoint is under way."""
+    disk = SimDisk()
+    store = started(disk)
+    checkpoint = store.begin_checkpoint({TP: 2})
+    checkpoint.run()
+    before = len(disk.trace)
+    store.create(OTHER, TOPIC_ID)
+    assert {op.name for op in disk.trace[before:]} == {"make_dir", "create"}
+    store.end_checkpoint(checkpoint)
+    disk.crash(Crash.PROCESS)
+    assert open_store(disk).logs[TP].recorded_high_watermark == 2, "the checkpoint was put in place"
+
+
+def test_a_loss_of_power_brings_back_marks_that_were_replaced() -> None:
+    """The names of a checkpoint become durable with the next one."""
+    disk = SimDisk()
+    store = started(disk)
+    log = store.logs[TP]
+    log.flush()
+    store.checkpoint({TP: 2})
+    disk.sync_dir(ROOT)
+    store.checkpoint({TP: 1})
+    log.recovery_point = 1
+    store.checkpoint({TP: 1})
+    log.truncate_to(1)
+    log.flush()
+    disk.crash(Crash.DROP_UNSYNCED)
+    log = open_store(disk).logs[TP]
+    assert (log.failure, log.log_end_offset) == (None, 1)
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_log_that_comes_back_and_is_deleted_again_before_the_purge(restarts: bool) -> None:
     """Moved away and back in a few seconds: the same topic id, and the first remains are still there."""
