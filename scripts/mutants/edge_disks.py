@@ -11,6 +11,7 @@ from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
 from tidelog.storage import handles, strays, topic_marker
 from tidelog.storage.checkpoint import OffsetCheckpoint
+from tidelog.storage.handles import Handles
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import ProducerSnapshots
@@ -22,6 +23,7 @@ MUTANTS: Final = Table(__name__)
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 _REPLAY: Final = "tests/unit/storage/test_producer_replay.py::"
 _RETENTION: Final = "tests/unit/broker/test_log_retention.py::"
+_HANDLES: Final = "tests/unit/storage/test_handles.py::"
 _REVIVAL: Final = "tests/unit/broker/test_revival.py::"
 _CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
 
@@ -123,10 +125,7 @@ def empty_segment_is_believed(original: Any, self: Any, segments: Any, opening: 
     return True
 
 
-@MUTANTS.mutant(
-    "TAKEN-DESCRIPTORS",
-    ByTest("tests/unit/storage/test_handles.py::test_too_few_descriptors_close_what_was_used_least"),
-)
+@MUTANTS.mutant("TAKEN-DESCRIPTORS", ByTest(f"{_HANDLES}test_too_few_descriptors_close_what_was_used_least"))
 def descriptors_are_not_given_back(code: Code) -> None:
     """A log keeps its descriptors where another one finds none."""
     code.replace(handles, "NO_DESCRIPTORS", frozenset())
@@ -151,3 +150,18 @@ def replaced_marks_are_forgotten(original: Any, self: Any) -> None:
     """A checkpoint whose name is not durable counts as the only one that a loss of power leaves."""
     original(self)
     self._replaced = {}
+
+
+@MUTANTS.mutant("FORGOTTEN-TWICE", ByTest(f"{_HANDLES}test_every_file_of_a_pinned_path_is_closed"))
+@around(Handles, "forget")
+def only_the_last_one_is_closed(original: Any, self: Any, path: str) -> None:
+    """A file of a pinned path is closed only if it was forgotten last."""
+    self._dropped.pop(path, None)
+    original(self, path)
+
+
+@MUTANTS.mutant("LEFT-PINS", ByTest(f"{_HANDLES}test_a_flush_that_cannot_begin_pins_nothing"))
+@around(Handles, "pin_all")
+def pins_are_left(_: Any, self: Any, paths: Any) -> list[Any]:
+    """A flush that cannot open its last file leaves the others pinned."""
+    return [self.pin(path) for path in paths]

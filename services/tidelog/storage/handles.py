@@ -8,6 +8,7 @@ sync after it, on a new descriptor too.
 
 import errno
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.ports.disk import Disk, DiskFile
@@ -25,7 +26,7 @@ class Handles:
         self._open_files_max = open_files_max
         self._open: OrderedDict[str, DiskFile] = OrderedDict()
         self._pins: dict[str, int] = {}
-        self._dropped: dict[str, DiskFile] = {}
+        self._dropped: dict[str, list[DiskFile]] = {}
         """Forgotten while pinned: closed when the last pin goes."""
 
     def get(self, path: str) -> DiskFile:
@@ -64,18 +65,29 @@ class Handles:
         self._pins[path] = self._pins.get(path, 0) + 1
         return file
 
+    def pin_all(self, paths: Sequence[str]) -> list[DiskFile]:
+        """The files of `paths`, as `pin` gives them; after an OSError none of them is pinned."""
+        files: list[DiskFile] = []
+        try:
+            files.extend(map(self.pin, paths))
+        except OSError:
+            for path in paths[: len(files)]:
+                self.unpin(path)
+            raise
+        return files
+
     def unpin(self, path: str) -> None:
         self._pins[path] -= 1
         if self._pins[path] == 0:
             del self._pins[path]
-            if dropped := self._dropped.pop(path, None):
+            for dropped in self._dropped.pop(path, ()):
                 dropped.close()
 
     def forget(self, path: str) -> None:
         """Before the file is removed or renamed, and when its log closes."""
         if file := self._open.pop(path, None):
             if path in self._pins:
-                self._dropped[path] = file
+                self._dropped.setdefault(path, []).append(file)
             else:
                 file.close()
 

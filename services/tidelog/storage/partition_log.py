@@ -623,10 +623,10 @@ class PartitionLog:
 
     def begin_flush(self) -> Flush:
         """Pins the files that have unsynced bytes; `end_flush` must follow, whatever `run` did."""
-        dirty = [segment for segment in self._segments if segment.dirty]
-        files = self.guarded("flush", lambda: [self._context.files.pin(segment.path) for segment in dirty])
+        dirty = [segment.path for segment in self._segments if segment.dirty]
+        files = self.guarded("flush", lambda: self._context.files.pin_all(dirty))
         directories = [self.folder, self.folder.rpartition("/")[0]] if self._names_unsynced else []
-        flush = Flush(self._disk, files, [s.path for s in dirty], directories, self.log_end_offset, self.cuts)
+        flush = Flush(self._disk, files, dirty, directories, self.log_end_offset, self.cuts)
         self._names_unsynced = False
         return flush
 

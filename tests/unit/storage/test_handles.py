@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from helpers.batches import batch
+from helpers.logs import SMALL, lead, new_log
+from tidelog.errors import TidelogError
 from tidelog.storage.handles import Handles
 from tidelog.testing.disk import SimDisk
 
@@ -68,3 +71,33 @@ def test_another_error_closes_nothing(disk: Counted) -> None:
     with pytest.raises(OSError, match="injected"):
         files.create(PATHS[1])
     assert disk.left == [PATHS[0]]
+
+
+def test_every_file_of_a_pinned_path_is_closed(disk: Counted) -> None:
+    """Such as those of a segment that is cut off during a flush and written again at the same offset."""
+    files = Handles(disk, 100)
+    files.create(PATHS[0])
+    files.pin(PATHS[0])
+    for _ in range(2):
+        files.forget(PATHS[0])
+        disk.remove(PATHS[0])
+        files.create(PATHS[0])
+        files.pin(PATHS[0])
+    files.forget(PATHS[0])
+    assert disk.left == [PATHS[0]] * 3, "a thread may be using them"
+    for _ in range(3):
+        files.unpin(PATHS[0])
+    assert disk.left == []
+
+
+def test_a_flush_that_cannot_begin_pins_nothing(disk: Counted) -> None:
+    log = new_log(SMALL, disk)
+    lead(log, batch(b"a" * 200), 0)
+    lead(log, batch(b"b" * 200), 0)
+    files = log._context.files
+    files.forget(log.segments[1].path)
+    disk.fail("open", errno.EIO, path=log.segments[1].path)
+    with pytest.raises(TidelogError, match="flush failed"):
+        log.begin_flush()
+    files.close()
+    assert not [path for path in disk.left if path.endswith(".log")]
