@@ -9,9 +9,10 @@ from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
-from tidelog.storage import handles, strays, topic_marker
+from tidelog.storage import handles, strays, tail, topic_marker
 from tidelog.storage.checkpoint import OffsetCheckpoint
 from tidelog.storage.handles import Handles
+from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import ProducerSnapshots
@@ -24,6 +25,7 @@ _STORE: Final = "tests/unit/storage/test_log_store.py::"
 _REPLAY: Final = "tests/unit/storage/test_producer_replay.py::"
 _RETENTION: Final = "tests/unit/broker/test_log_retention.py::"
 _HANDLES: Final = "tests/unit/storage/test_handles.py::"
+_INDEXES: Final = "tests/unit/storage/test_index_cache.py::"
 _REVIVAL: Final = "tests/unit/broker/test_revival.py::"
 _CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
 
@@ -165,3 +167,30 @@ def only_the_last_one_is_closed(original: Any, self: Any, path: str) -> None:
 def pins_are_left(_: Any, self: Any, paths: Any) -> list[Any]:
     """A flush that cannot open its last file leaves the others pinned."""
     return [self.pin(path) for path in paths]
+
+
+@MUTANTS.mutant("UNCOUNTED-APPENDS", ByTest("tests/unit/storage/test_tail.py::test_the_budget_counts_what_is_held"))
+def only_records_are_counted(code: Code) -> None:
+    """The budget of the tails counts records, and nothing of what holds them."""
+    code.replace(tail, "_APPEND_BYTES", 0)
+    code.replace(tail, "_PART_BYTES", 0)
+
+
+@MUTANTS.mutant("INDEXES-STAY", ByTest(f"{_INDEXES}test_a_writer_leaves_few_indexes_in_memory"))
+@around(IndexCache, "admit")
+def indexes_stay(_: Any, self: Any, segment: Any, size_bytes: int) -> None:
+    """An index that is in memory stays there."""
+    self._held[segment] = size_bytes
+
+
+@MUTANTS.mutant("UNSAVED-INDEXES", ByTest(f"{_INDEXES}test_a_reader_leaves_few_indexes_in_memory"))
+@around(Segment, "offer_index")
+def indexes_are_not_saved(_: Any, _self: Any) -> None:
+    """An index that was made from its segment has no file, and stays in memory."""
+
+
+@MUTANTS.mutant("STALE-INDEX", ByTest(f"{_INDEXES}test_a_closed_segment_that_is_written_again_is_not_counted"))
+@around(Segment, "_changing_index")
+def changing_index_is_counted(_: Any, self: Any) -> Any:
+    """The index of a segment that is written goes out of memory as one that its file tells."""
+    return self.index

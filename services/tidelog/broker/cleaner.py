@@ -106,7 +106,7 @@ class LogCleaner:
         segments = [segment for segment in log.segments[: len(sources)] if log.end_of(segment) > first_dirty]
         timestamps, now_ms = [], self._now_ms()
         for segment in segments:
-            if not segment.knows_index:
+            if not segment.knows_latest_timestamp:
                 await read_index(self._disk, log, segment)
                 if closed_below(log, host.replica.high_watermark)[: len(sources)] != sources or not _works(host):
                     return None  # the next look finds what it is now

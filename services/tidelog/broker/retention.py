@@ -82,9 +82,9 @@ class Retention:
     def _look_ahead(self, host: PartitionHost, now_ms: float) -> None:
         """Warns of segments that a producer's clock has put far ahead, once each."""
         found = {
-            segment.base_offset: segment.index.max_timestamp
+            segment.base_offset: segment.latest_timestamp
             for segment in host.log.segments
-            if segment.knows_index and segment.index.max_timestamp > now_ms + AHEAD_MS
+            if segment.knows_latest_timestamp and segment.latest_timestamp > now_ms + AHEAD_MS
         }
         for base in found.keys() - self._ahead.get(host.log, set()):
             _log.warning(
@@ -143,9 +143,9 @@ class Retention:
                 continue  # its file may go at any time
             if segment not in log.segments:
                 break  # compaction or a cut has put others in its place: the next look finds them
-            if not segment.knows_index:
+            if not segment.knows_latest_timestamp:
                 await read_index(self._disk, log, segment)
-                if not segment.knows_index:
+                if not segment.knows_latest_timestamp:
                     break  # the log was cut meanwhile
             latest = segment_dated(self._disk, log, segment, now_ms)
             dated.append(SegmentFacts(end, segment.size_bytes, latest))
@@ -155,8 +155,8 @@ class Retention:
 
 
 def segment_dated(disk: Disk, log: PartitionLog, segment: Segment, now_ms: float) -> int:
-    """The timestamp (ms) that the age of a segment goes by; its index is known. KAFKA_STORAGE_ERROR when its file fails."""
-    latest = segment.index.max_timestamp
+    """The timestamp (ms) that the age of a segment goes by; it is known. KAFKA_STORAGE_ERROR when its file fails."""
+    latest = segment.latest_timestamp
     if latest <= now_ms:
         return latest
     return age_timestamp(latest, log.guarded("read", lambda: disk.modified_ms(segment.path)), now_ms)
@@ -169,10 +169,10 @@ async def read_index(disk: Disk, log: PartitionLog, segment: Segment) -> None:
     """
     path, file, cuts = segment.path, log.pin(segment), log.cuts
     try:
-        index = await disk.in_background(lambda: segment.read_index(file))
+        index, in_file = await disk.in_background(lambda: segment.read_index(file))
     except OSError as error:
         log.failed("read", error)
     finally:
         log.unpin(path)
     if log.cuts == cuts:
-        segment.adopt_index(index)
+        segment.adopt_index(index, in_file)

@@ -7,6 +7,7 @@ from tidelog.ports.disk import Disk
 from tidelog.storage.checkpoint import LogKey
 from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import Handles
+from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.strays import Strays
@@ -55,6 +56,7 @@ class LogContext:
 
     disk: Disk
     files: Handles
+    indexes: IndexCache
     journal: EpochJournal
     tails: TailBudget
     owner: LogOwner

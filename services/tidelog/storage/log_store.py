@@ -16,6 +16,7 @@ from tidelog.storage.checkpoint_run import NEXT_SUFFIX, Checkpoint
 from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
 from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import OPEN_FILES_MAX, Handles
+from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_context import LogConfig, LogContext
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerLimits
@@ -81,7 +82,7 @@ class LogStore:
         self.past = StorePast(disk, root, self._reserve)
         self._files = Handles(disk, open_files_max)
         self.strays = Strays(disk, root)
-        shared = disk, self._files, self._journal, TailBudget()
+        shared = disk, self._files, IndexCache(), self._journal, TailBudget()
         self._context = LogContext(*shared, self, self.strays, config, producers)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._deleted: list[str] = []

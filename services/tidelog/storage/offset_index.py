@@ -3,12 +3,15 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from struct import Struct
+from sys import getsizeof
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 INDEX_INTERVAL_BYTES: Final = 4096
 NO_TIME: Final = -1
+_OBJECT_BYTES: Final = 200
+"""Memory of one without entries, and of its place in a table."""
 
 _HEAD: Final = Struct("=qqqq")
 _CRC: Final = Struct("=I")
@@ -40,6 +43,11 @@ class SparseIndex:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it takes."""
+        return _OBJECT_BYTES + sum(map(getsizeof, (self._offsets, self._positions, self._times)))
 
     def note(self, base_offset: int, position: int, max_timestamp: int) -> None:
         """A batch was appended at `position`. Called for every batch, in order."""

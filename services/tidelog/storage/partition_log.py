@@ -164,6 +164,8 @@ class PartitionLog:
             self.damage = found.damage
             return
         self._drop_stray()
+        for segment in self._segments[:-1]:
+            segment.offer_index()
         if found.cut_at is not None:
             self.cut_bytes = self._segments[-1].size_bytes - found.cut_at
             self._segments[-1].cut(found.cut_at)
@@ -190,7 +192,8 @@ class PartitionLog:
     def _segment(self, base_offset: int) -> Segment:
         context = self._context
         interval = context.config.index_interval_bytes
-        return Segment(context.disk, context.files, self.folder, base_offset, interval_bytes=interval)
+        shared = context.disk, context.files, context.indexes
+        return Segment(*shared, self.folder, base_offset, interval_bytes=interval)
 
     def end_of(self, segment: Segment) -> int:
         """Where the next segment begins, or the log ends."""
@@ -373,7 +376,7 @@ class PartitionLog:
                 # Or a loss of power could bring back what was cut, with the next segment fitting behind it.
                 active.file().sync()
                 active.cut_unsynced = False
-            active.save_index()
+            active.offer_index()
             self._producers.save(self._segments, self.log_end_offset)
         segment = self._segment(self.log_end_offset)
         segment.create()
@@ -656,8 +659,8 @@ class PartitionLog:
     def close(self) -> None:
         """Forgets the files; what was not flushed is left to recovery."""
         if self.failure is None and self._segments:
+            self._segments[-1].offer_index()
             try:
-                self._segments[-1].save_index()
                 self._producers.save(self._segments, self.log_end_offset)
             except OSError as error:
                 raise self._fenced("close", error) from error

@@ -59,11 +59,16 @@ class ProducerSnapshots:
         return tuple(self._offsets)
 
     def save(self, after: LastBatch, producers: Iterable[ProducerFacts], rewritten: bool) -> None:
-        file = self._disk.open(self._path(after.end_offset), create=True)
+        """Saves none where the disk refuses it: it is a cache, and a full disk must not keep a segment from being closed."""
+        data = encode_lines([" ".join(map(str, (*after, int(rewritten)))), *map(_line, producers)])
         try:
-            file.append([encode_lines([" ".join(map(str, (*after, int(rewritten)))), *map(_line, producers)])])
-        finally:
-            file.close()
+            file = self._disk.open(self._path(after.end_offset), create=True)
+            try:
+                file.append([data])
+            finally:
+                file.close()
+        except OSError:
+            return
         self._offsets.append(after.end_offset)
         while len(self._offsets) > KEPT:
             self.drop(self._offsets[0])

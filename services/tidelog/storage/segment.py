@@ -1,10 +1,12 @@
 """One file of record batches, and its sparse index."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from tidelog.ports.disk import Buffer, Disk, DiskFile
 from tidelog.storage.handles import Handles
+from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, NO_TIME, SparseIndex
 from tidelog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 
@@ -37,7 +39,10 @@ class Segment:
         "_disk",
         "_files",
         "_index",
+        "_index_in_file",
+        "_indexes",
         "_interval_bytes",
+        "_latest",
         "base_offset",
         "cut_unsynced",
         "path",
@@ -49,6 +54,7 @@ class Segment:
         self,
         disk: Disk,
         files: Handles,
+        indexes: IndexCache,
         folder: str,
         base_offset: int,
         *,
@@ -57,7 +63,12 @@ class Segment:
         self._disk = disk
         self._files = files
         self._interval_bytes = interval_bytes
+        self._indexes = indexes
         self._index: SparseIndex | None = None
+        self._index_in_file = False
+        """The file of the index says the same, and it is counted in the cache."""
+        self._latest: int | None = None
+        """The largest timestamp, as an index said that is not in memory any more."""
         self.path = f"{folder}/{segment_name(base_offset)}"
         self.base_offset = base_offset
         self.size_bytes = 0
@@ -93,7 +104,7 @@ class Segment:
 
     def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], base_offset: int) -> None:
         """`headers` may still carry a producer's offsets; the batches take consecutive ones from `base_offset`."""
-        index = self.index
+        index = self._changing_index()
         self._files.get(self.path).append(buffers)
         position = self.size_bytes
         for header in headers:
@@ -104,7 +115,7 @@ class Segment:
 
     def cut(self, position: int) -> None:
         """Drops everything from `position` on."""
-        index = self.index
+        index = self._changing_index()
         self.file().truncate(position)
         self.size_bytes = position
         self.synced_bytes = min(self.synced_bytes, position)
@@ -113,33 +124,38 @@ class Segment:
         self.drop_index_file()
 
     def remove(self) -> None:
-        self._files.forget(self.path)
+        self.close()
         self.drop_index_file()
         self._disk.remove(self.path)
 
     def set_aside(self) -> str:
         """Gives the file another name, which is quick, for somebody to remove it beside the event loop; returns the name."""
-        self._files.forget(self.path)
+        self.close()
         self.drop_index_file()
         aside = self.path.removesuffix(LOG_SUFFIX) + ASIDE_SUFFIX
         self._disk.rename(self.path, aside)
         return aside
 
     def rename(self, path: str) -> None:
-        self._files.forget(self.path)
+        self.close()
         self._disk.rename(self.path, path)
         self.path = path
 
     def close(self) -> None:
+        """Its file and its index are opened again when they are needed."""
         self._files.forget(self.path)
+        self.forget_index()
 
     # --- finding ------------------------------------------------------------------------------------------------
 
     @property
     def index(self) -> SparseIndex:
-        if self._index is None:
-            self._index = self.read_index(self.file())
-        return self._index
+        index = self._index
+        if index is None:
+            index = self._take_index(*self.read_index(self.file()))
+        elif self._index_in_file:
+            self._indexes.used(self)
+        return index
 
     @property
     def knows_index(self) -> bool:
@@ -147,11 +163,55 @@ class Segment:
         return self._index is not None
 
     @property
+    def latest_timestamp(self) -> int:
+        """The largest timestamp of all batches; -1 when none has one."""
+        return self._latest if self._index is None and self._latest is not None else self.index.max_timestamp
+
+    @property
+    def knows_latest_timestamp(self) -> bool:
+        """Whether `latest_timestamp` costs nothing."""
+        return self._index is not None or self._latest is not None
+
+    def _take_index(self, index: SparseIndex, in_file: bool) -> SparseIndex:
+        self._index = index
+        if in_file:
+            self._count_index()
+        else:
+            self.offer_index()
+        return index
+
+    def offer_index(self) -> None:
+        """Saves an index that no file tells, so that it can go out of memory. Without a file it stays there."""
+        if self._index is not None and not self._index_in_file and self.path.endswith(LOG_SUFFIX):
+            with suppress(OSError):
+                self.save_index()
+
+    def _count_index(self) -> None:
+        assert self._index is not None
+        self._index_in_file = True
+        self._indexes.admit(self, self._index.held_bytes)
+
+    def _changing_index(self) -> SparseIndex:
+        """The index, which its file does not tell any more."""
+        index, self._latest = self.index, None
+        if self._index_in_file:
+            self._index_in_file = False
+            self._indexes.release(self)
+        return index
+
+    def forget_index(self) -> None:
+        if self._index is not None:
+            self._latest, self._index = self._index.max_timestamp, None
+        self._index_in_file = False
+        self._indexes.release(self)
+
+    @property
     def index_path(self) -> str:
         return self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
 
     def rebuilt(self, index: SparseIndex) -> None:
         """Recovery has walked the whole file and brings a new index."""
+        self.forget_index()
         self._index = index
         self.drop_index_file()
 
@@ -164,6 +224,7 @@ class Segment:
             file.append([index.encode(self.size_bytes)])
         finally:
             file.close()
+        self._count_index()
 
     def drop_index_file(self) -> None:
         try:
@@ -171,22 +232,24 @@ class Segment:
         except FileNotFoundError:
             pass  # it is a cache, and was not saved yet
 
-    def adopt_index(self, index: SparseIndex) -> None:
-        """What `read_index` has found, unless the segment has one by now, or has changed."""
+    def adopt_index(self, index: SparseIndex, in_file: bool) -> None:
+        """Takes what `read_index` has found, unless the segment has one by now. It must not have changed."""
         if self._index is None:
-            self._index = index
+            self._take_index(index, in_file)
 
-    def read_index(self, file: DiskFile) -> SparseIndex:
-        """From its file, or from every header of `file`, which is this segment's; in any thread if nobody writes to it."""
+    def read_index(self, file: DiskFile) -> tuple[SparseIndex, bool]:
+        """The index, and whether it is from its file or from every header of `file`, which is this segment's; in any thread if
+        nobody writes to it."""
         try:
             data = self._disk.read(self.index_path)
         except OSError:
             data = b""  # also where it cannot be read: it is a cache
         index = SparseIndex.decode(data, self.size_bytes, self._interval_bytes)
-        if index is None:
-            index = SparseIndex(self._interval_bytes)
-            self._fill(index, 0, file)
-        return index
+        if index is not None:
+            return index, True
+        index = SparseIndex(self._interval_bytes)
+        self._fill(index, 0, file)
+        return index, False
 
     def _fill(self, index: SparseIndex, position: int, file: DiskFile | None = None) -> None:
         for at, header in self.walk(position, file):
@@ -228,7 +291,7 @@ class Segment:
 
     def locate_time(self, timestamp: int, start_offset: int = 0) -> BatchHeader | None:
         """The first batch with a record at or after `timestamp`, of those that end after `start_offset`."""
-        if self.index.max_timestamp < timestamp:
+        if self.latest_timestamp < timestamp:
             return None
         walk = self.walk(max(self.index.below_time(timestamp), self.index.below_offset(start_offset)))
         fits = (header for _, header in walk if header.max_timestamp >= timestamp and header.end_offset > start_offset)

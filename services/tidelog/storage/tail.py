@@ -12,19 +12,28 @@ from tidelog.wire.batch import Buffer, batch_size, read_header
 
 TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 LOG_TAIL_BYTES_MAX: Final = 4 * 1024 * 1024
-_HOLES_MAX: Final = 64
+_APPEND_BYTES: Final = 700
+"""Memory of one append beside its records: objects, and the places where they are listed."""
+_PART_BYTES: Final = 150
+"""Memory of each of its parts beside that."""
+
+
+def held_bytes(parts: Sequence[Buffer], size_bytes: int) -> int:
+    """Memory that an append of `parts` takes, which have `size_bytes`. Small records take less than what holds them."""
+    return size_bytes + _APPEND_BYTES + _PART_BYTES * len(parts)
 
 
 class _Append:
     """The whole batches of one append, offsets `base` to `end`. The parts are joined when somebody reads them."""
 
-    __slots__ = ("base", "end", "owner", "parts", "size_bytes")
+    __slots__ = ("base", "end", "held_bytes", "owner", "parts", "size_bytes")
 
     def __init__(self, owner: "Tail", base: int, end: int, parts: Sequence[Buffer], size_bytes: int) -> None:
         self.owner = owner
         self.base = base
         self.end = end
         self.size_bytes = size_bytes
+        self.held_bytes = held_bytes(parts, size_bytes)
         self.parts = parts
 
     def data(self) -> bytes:
@@ -47,13 +56,13 @@ class TailBudget:
 
     def admit(self, append: _Append) -> None:
         self._held[append] = None
-        self._bytes += append.size_bytes
+        self._bytes += append.held_bytes
         while self._bytes > self._bytes_max:
             next(iter(self._held)).owner.drop_oldest()
 
     def release(self, append: _Append) -> None:
         del self._held[append]
-        self._bytes -= append.size_bytes
+        self._bytes -= append.held_bytes
 
 
 class Tail:
@@ -66,7 +75,7 @@ class Tail:
         self._appends: list[_Append] = []
         self._bases: list[int] = []
         self._first = 0
-        """Index of the oldest held; what lies before is a hole, squeezed out now and then."""
+        """Index of the oldest held; what lies before is a hole. Holes are squeezed out when they are the larger part."""
         self._bytes = 0
 
     def push(self, base: int, end: int, parts: Sequence[Buffer], size_bytes: int) -> None:
@@ -74,7 +83,7 @@ class Tail:
         append = _Append(self, base, end, parts, size_bytes)
         self._appends.append(append)
         self._bases.append(base)
-        self._bytes += size_bytes
+        self._bytes += append.held_bytes
         self._budget.admit(append)
         while self._bytes > self._budget.log_bytes_max:
             self.drop_oldest()
@@ -83,9 +92,9 @@ class Tail:
         append = self._appends[self._first]
         self._budget.release(append)
         append.parts = ()
-        self._bytes -= append.size_bytes
+        self._bytes -= append.held_bytes
         self._first += 1
-        if self._first >= _HOLES_MAX:
+        if 2 * self._first >= len(self._appends):
             del self._appends[: self._first], self._bases[: self._first]
             self._first = 0
 

@@ -84,7 +84,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log._tail.clear()
         for segment in self.log.segments:
             segment.drop_index_file()
-            segment._index = None
+            segment.forget_index()
 
     @rule()
     def clean_restart(self) -> None:

@@ -462,7 +462,7 @@ def test_a_recreated_topic_does_not_get_the_old_records() -> None:
 
 
 @requirement("A topic id separates topics that share a name")
-@pytest.mark.parametrize(("op", "path"), [("append", ".index"), ("rename", "events-0")])
+@pytest.mark.parametrize(("op", "path"), [("pread", ".log"), ("rename", "events-0")])
 def test_a_log_that_cannot_be_deleted_is_kept_for_the_repetition_and_no_stop_is_clean(op: str, path: str) -> None:
     """Its folder keeps its name, and nobody has flushed it: a marker would promise records that go with the power."""
     disk = SimDisk()
@@ -481,7 +481,7 @@ def test_a_log_that_cannot_be_deleted_is_kept_for_the_repetition_and_no_stop_is_
 def test_a_deletion_that_failed_succeeds_when_it_is_repeated() -> None:
     disk = SimDisk()
     store = started(disk)
-    disk.fail("append", errno.EIO, path=".index")
+    disk.fail("rename", errno.EIO, path="events-0")
     with pytest.raises(TidelogError):
         store.delete(TP)
     store.delete(TP)

@@ -128,7 +128,7 @@ def ten(request: pytest.FixtureRequest) -> PartitionLog:
     if request.param == "disk without index":
         for segment in log.segments:
             segment.drop_index_file()
-            segment._index = None
+            segment.forget_index()
     if request.param == "reopened":
         assert store.close({TP: 15}, 1)
         log = open_store(disk).logs[TP]
@@ -173,7 +173,7 @@ def test_deleting_every_index_changes_no_answer(ten: PartitionLog) -> None:
     ten._tail.clear()
     for segment in ten.segments:
         segment.drop_index_file()
-        segment._index = None
+        segment.forget_index()
     again = [ten.read(o, b, e) for o in range(15) for b in (1, 300) for e in (o + 1, o + 4, END)]
     # From memory more segments may come at once; what comes is the same from the start.
     assert all(x.startswith(y) or y.startswith(x) for x, y in zip(answers, again, strict=True))
