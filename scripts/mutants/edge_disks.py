@@ -1,6 +1,7 @@
 """Mistakes where disks fail: folders and files that cannot be read, removed or opened."""
 
 import errno
+from dataclasses import replace
 from typing import Any, Final
 
 from mutants.patching import ByTest, Code, Table, around
@@ -9,7 +10,7 @@ from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
-from tidelog.storage import handles, strays, tail, topic_marker
+from tidelog.storage import handles, partition_log, recovery, strays, tail, topic_marker
 from tidelog.storage.checkpoint import OffsetCheckpoint
 from tidelog.storage.handles import Handles
 from tidelog.storage.index_cache import IndexCache
@@ -26,6 +27,7 @@ _REPLAY: Final = "tests/unit/storage/test_producer_replay.py::"
 _RETENTION: Final = "tests/unit/broker/test_log_retention.py::"
 _HANDLES: Final = "tests/unit/storage/test_handles.py::"
 _INDEXES: Final = "tests/unit/storage/test_index_cache.py::"
+_POINT: Final = "tests/unit/storage/test_recovery_point.py::"
 _REVIVAL: Final = "tests/unit/broker/test_revival.py::"
 _CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
 
@@ -194,3 +196,30 @@ def indexes_are_not_saved(_: Any, _self: Any) -> None:
 def changing_index_is_counted(_: Any, self: Any) -> Any:
     """The index of a segment that is written goes out of memory as one that its file tells."""
     return self.index
+
+
+@MUTANTS.mutant("WHOLE-SEGMENT", ByTest(f"{_POINT}test_a_killed_broker_reads_what_was_not_flushed"))
+@around(recovery, "_known_up_to")
+def whole_segment_is_read(_: Any, _segment: Any, _point: Any) -> None:
+    """Recovery after a kill reads the whole segment that holds the recovery point."""
+
+
+@MUTANTS.mutant("TRUSTED-AFTER-POWER", ByTest(f"{_POINT}test_the_whole_segment_is_read_where_it_must_be[power]"))
+@around(partition_log, "recover")
+def index_is_trusted_after_power_loss(original: Any, segments: Any, opening: Any, *named: Any) -> Any:
+    """Recovery after a loss of power begins at the recovery point."""
+    return original(segments, replace(opening, power_lost=False), *named)
+
+
+@MUTANTS.mutant("EPOCHS-BEFORE", ByTest(f"{_POINT}test_epochs_that_the_journal_lacks_are_read_again"))
+@around(partition_log, "history_reaches")
+def journal_is_believed(_: Any, _history: Any, _first: Any, _found: Any) -> bool:
+    """The journal counts as complete below the recovery point."""
+    return True
+
+
+@MUTANTS.mutant("CACHES-EACH-FLUSH", ByTest(f"{_POINT}test_a_flush_with_little_news_saves_no_caches"))
+@around(PartitionLog, "_save_caches")
+def caches_are_saved_each_time(_: Any, self: Any) -> None:
+    """A log saves its index with every flush."""
+    self._segments[-1].offer_index()

@@ -98,12 +98,15 @@ class SparseIndex:
         return body + _CRC.pack(crc32c(body))
 
     @classmethod
-    def decode(cls, data: bytes, covered_bytes: int, interval_bytes: int) -> "SparseIndex | None":
-        """None when the file is torn, rotten, of another version, or speaks for a segment of another size."""
+    def decode(cls, data: bytes, size_bytes: int, interval_bytes: int) -> "tuple[SparseIndex, int] | None":
+        """The index of the first part of a segment of `size_bytes`, and how many bytes that part has.
+
+        None when the file is torn, rotten, of another version, or speaks for a larger segment.
+        """
         if len(data) < _HEAD.size + _CRC.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32c(data[: -_CRC.size]):
             return None
         version, covered, count, max_timestamp = _HEAD.unpack_from(data)
-        if version != _VERSION or covered != covered_bytes or len(data) != _HEAD.size + 24 * count + _CRC.size:
+        if version != _VERSION or covered > size_bytes or len(data) != _HEAD.size + 24 * count + _CRC.size:
             return None
         index = cls(interval_bytes)
         for row, column in enumerate((index._offsets, index._positions, index._times)):
@@ -111,4 +114,4 @@ class SparseIndex:
             column.frombytes(data[start : start + 8 * count])
         index.max_timestamp = max_timestamp
         index._due = index._positions[-1] + interval_bytes if count else 0
-        return index
+        return index, covered

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH
@@ -31,6 +31,9 @@ from tidelog.storage.trouble import Trouble, trouble_of
 from tidelog.wire.batch import NO_CRC, Batches, BatchHeader, Buffer, corrupt, iter_batches, rewritten, stamp
 
 T = TypeVar("T")
+
+CACHES_BYTES_MIN: Final = 1024 * 1024
+"""Least growth of a segment after which its caches are saved again."""
 
 
 class PartitionLog:
@@ -164,11 +167,11 @@ class PartitionLog:
             self.damage = found.damage
             return
         self._drop_stray()
-        for segment in self._segments[:-1]:
-            segment.offer_index()
         if found.cut_at is not None:
             self.cut_bytes = self._segments[-1].size_bytes - found.cut_at
             self._segments[-1].cut(found.cut_at)
+        for segment in self._segments:
+            segment.offer_index()
 
     def _take(self, segments: list[Segment], end_offset: int) -> None:
         self._segments = segments
@@ -650,6 +653,16 @@ class PartitionLog:
                 segment.cut_unsynced = False
                 if self.end_of(segment) <= flush.target:
                     segment.synced_bytes = segment.size_bytes
+        self._save_caches()
+
+    def _save_caches(self) -> None:
+        """Saves what lets the next process begin at the recovery point: the index, and what is known of producers. Not with every
+        flush, as both are written as a whole."""
+        if self._segments:
+            active = self._segments[-1]
+            if active.size_bytes - active.index_file_bytes >= max(CACHES_BYTES_MIN, active.size_bytes // 8):
+                active.offer_index()
+                self.guarded("read", lambda: self._producers.save(self._segments, self.log_end_offset))
 
     def flush(self) -> None:
         """All three steps at once: everything appended so far survives a loss of power. Waits for the device."""

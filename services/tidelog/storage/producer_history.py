@@ -51,7 +51,9 @@ class ProducerHistory:
         return log_start_offset
 
     def save(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """A snapshot takes the place of one inside the last segment, so that a cut still finds those of segments before."""
         if log_end_offset not in self._snapshots.offsets and (after := _last_batch(segments, log_end_offset)):
+            self._snapshots.drop_above(segments[-1].base_offset)
             self._snapshots.save(after, self.table.facts(), self.table.rewritten)
 
     def cut(self, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int) -> None:

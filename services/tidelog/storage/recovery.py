@@ -6,18 +6,31 @@ power. A bad batch anywhere else is damage: it is named, and nothing is cut, ser
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Final
+
+from crc32c import crc32c
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.disk import Disk, DiskFile
 from tidelog.storage.epoch_cache import EpochCache, EpochStart
-from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, SparseIndex
+from tidelog.storage.offset_index import SparseIndex
 from tidelog.storage.segment import Segment
-from tidelog.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header, whole_batch
+from tidelog.wire.batch import (
+    CRC_FROM,
+    HEADER_BYTES,
+    MAGIC,
+    PREFIX_BYTES,
+    BatchHeader,
+    read_header,
+    whole_batch,
+)
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAGIC_AT: Final = 16
 _OFFSETS_AHEAD_MAX: Final = 2**31
+_FIELDS: Final = Struct(">qiibIhiqq")
+"""A batch from its base offset to its largest timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +89,20 @@ class RottenError(TidelogError):
 
 @dataclass(slots=True)
 class Scan:
-    """One segment read from its start: how far it is valid, and what it says."""
+    """One segment, read from its start or from a batch that is known: how far it is valid, and what it says."""
 
     end_position: int
     end_offset: int
-    epochs: list[EpochStart]
     index: SparseIndex
+    epoch_min: int = 0
+    """No batch may have an older epoch."""
+    epochs: list[EpochStart] = field(default_factory=list)
     bad: str | None = None
     """Why the batch at `end_position` is none; None when the file ends there."""
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.epochs[-1].leader_epoch if self.epochs else self.epoch_min
 
 
 class BatchWindow:
@@ -109,29 +128,46 @@ class BatchWindow:
             self._data, self._at = self._file.pread(want, position), position
 
 
-def scan_segment(
-    file: DiskFile, size_bytes: int, base_offset: int, *, epoch_min: int = 0, interval_bytes: int = INDEX_INTERVAL_BYTES
-) -> Scan:
-    """Checks every batch: header, CRC, and what the CRC does not cover (offsets without a gap, epochs that never fall)."""
-    result = Scan(0, base_offset, [], SparseIndex(interval_bytes))
+def scan_on(scan: Scan, file: DiskFile, size_bytes: int) -> None:
+    """Checks every batch from where `scan` ends: header, CRC, and what the CRC does not cover (offsets without a gap, epochs that
+    never fall)."""
     window = BatchWindow(file, size_bytes)
-    while result.end_position < size_bytes:
-        data, at = window.batch_at(result.end_position)
+    while scan.end_position < size_bytes:
+        data, at = window.batch_at(scan.end_position)
+        if _scan_whole(scan, data, at):
+            continue
         try:
             header = whole_batch(data, at)
         except TidelogError as error:
-            result.bad = error.message
+            scan.bad = error.message
+        else:
+            scan.bad = _continuity_fault(header, scan.end_offset, scan.latest_epoch)
+            assert scan.bad is not None, header
+        return
+
+
+def _scan_whole(scan: Scan, data: bytes, at: int) -> int:
+    """Takes the batches that lie whole in `data` from `at` on; returns how many bytes they have.
+
+    A log may have millions: this is `whole_batch` and `_continuity_fault` without the words.
+    """
+    begun, view, size_bytes = at, memoryview(data), len(data)
+    offset, latest, index, ahead = scan.end_offset, scan.latest_epoch, scan.index, scan.end_position - at
+    while at + HEADER_BYTES <= size_bytes:
+        base_offset, length, epoch, magic, crc, _, delta, _, timestamp = _FIELDS.unpack_from(data, at)
+        end = at + PREFIX_BYTES + length
+        if magic != MAGIC or end > size_bytes or length < HEADER_BYTES - PREFIX_BYTES or delta < 0:
             break
-        latest = result.epochs[-1].leader_epoch if result.epochs else epoch_min
-        result.bad = _continuity_fault(header, result.end_offset, latest)
-        if result.bad:
+        if base_offset != offset or epoch < latest or crc32c(view[at + CRC_FROM : end]) != crc:
             break
-        if not result.epochs or header.leader_epoch > latest:
-            result.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
-        result.index.note(header.base_offset, result.end_position, header.max_timestamp)
-        result.end_position += header.size_bytes
-        result.end_offset = header.end_offset
-    return result
+        if epoch > latest or not scan.epochs:
+            scan.epochs.append(EpochStart(epoch, offset))
+            latest = epoch
+        index.note(offset, ahead + at, timestamp)
+        offset += delta + 1
+        at = end
+    scan.end_position, scan.end_offset = ahead + at, offset
+    return at - begun
 
 
 def _continuity_fault(header: BatchHeader, next_offset: int, latest_epoch: int) -> str | None:
@@ -225,6 +261,8 @@ class Recovered:
 
     end_offset: int
     scanned_from: int
+    epoch_before: int | None = None
+    """The epoch of the batch that ends where the scan began; None where that was the start of a segment."""
     epochs: list[EpochStart] = field(default_factory=list)
     keep: int = 0
     """How many segments hold valid batches or may be written; those behind are to be removed."""
@@ -234,9 +272,10 @@ class Recovered:
 
 
 def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval_bytes: int) -> Recovered:
-    """Reads `segments` (ascending, attached) from the one that holds the recovery point; brings their indexes up to date.
+    """Reads `segments` (ascending, attached) from the recovery point on; brings their indexes up to date.
 
-    Cuts and removes nothing.
+    After a loss of power, or if no index tells where the recovery point is, it begins with the segment that holds it. Cuts and
+    removes nothing.
     """
     if segments and segments[0].base_offset > opening.log_start:
         return _front_missing(segments, opening, folder)
@@ -247,13 +286,12 @@ def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval
     out = Recovered(end_offset=start, scanned_from=start)
     for at in range(first, len(segments)):
         segment, later = segments[at], segments[at + 1 :]
-        scan = scan_segment(
-            segment.file(),
-            segment.size_bytes,
-            segment.base_offset,
-            epoch_min=out.epochs[-1].leader_epoch if out.epochs else 0,
-            interval_bytes=interval_bytes,
-        )
+        epoch_min = out.epochs[-1].leader_epoch if out.epochs else 0
+        scan = Scan(0, segment.base_offset, SparseIndex(interval_bytes), epoch_min)
+        if at == first and not opening.power_lost and (known := _known_up_to(segment, point)) is not None:
+            scan = known
+            out.scanned_from, out.epoch_before = scan.end_offset, scan.epoch_min
+        scan_on(scan, segment.file(), segment.size_bytes)
         segment.rebuilt(scan.index)
         out.epochs += [e for e in scan.epochs if not out.epochs or e.leader_epoch > out.epochs[-1].leader_epoch]
         out.end_offset, out.keep = scan.end_offset, at + 1
@@ -269,11 +307,25 @@ def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval
     return out
 
 
+def _known_up_to(segment: Segment, point: int) -> Scan | None:
+    """A scan that has come to the recovery point, by an index that was saved since; the batch before it must be whole."""
+    if point <= segment.base_offset or (known := segment.known_up_to(point)) is None:
+        return None
+    position, header, index = known
+    try:
+        whole_batch(segment.read(position - header.size_bytes, position))
+    except TidelogError:
+        return None
+    return Scan(position, point, index, header.leader_epoch)
+
+
 def history_reaches(history: EpochCache, first: int, found: Recovered) -> bool:
-    """Whether the journal tells the epochs below what was read, from `first` to the first batch of it."""
+    """Whether the journal tells the epochs below what was read, from `first` on."""
     entries = history.entries
     if not entries or entries[0].start_offset > first:
         return False
+    if found.epoch_before is not None:
+        return history.epoch_at(found.scanned_from - 1) == found.epoch_before
     return not found.epochs or history.epoch_at(found.scanned_from) == found.epochs[0].leader_epoch
 
 

@@ -45,6 +45,7 @@ class Segment:
         "_latest",
         "base_offset",
         "cut_unsynced",
+        "index_file_bytes",
         "path",
         "size_bytes",
         "synced_bytes",
@@ -76,6 +77,8 @@ class Segment:
         """Of them, how many would survive a loss of power."""
         self.cut_unsynced = False
         """A loss of power could bring back what was cut off."""
+        self.index_file_bytes = 0
+        """Bytes of the segment that the file of its index tells of, as far as this process has saved it."""
 
     @property
     def dirty(self) -> bool:
@@ -224,9 +227,11 @@ class Segment:
             file.append([index.encode(self.size_bytes)])
         finally:
             file.close()
+        self.index_file_bytes = self.size_bytes
         self._count_index()
 
     def drop_index_file(self) -> None:
+        self.index_file_bytes = 0
         try:
             self._disk.remove(self.index_path)
         except FileNotFoundError:
@@ -240,19 +245,41 @@ class Segment:
     def read_index(self, file: DiskFile) -> tuple[SparseIndex, bool]:
         """The index, and whether it is from its file or from every header of `file`, which is this segment's; in any thread if
         nobody writes to it."""
-        try:
-            data = self._disk.read(self.index_path)
-        except OSError:
-            data = b""  # also where it cannot be read: it is a cache
-        index = SparseIndex.decode(data, self.size_bytes, self._interval_bytes)
-        if index is not None:
+        index, covered = self._index_in_its_file()
+        if covered == self.size_bytes:
             return index, True
         index = SparseIndex(self._interval_bytes)
         self._fill(index, 0, file)
         return index, False
 
-    def _fill(self, index: SparseIndex, position: int, file: DiskFile | None = None) -> None:
+    def _index_in_its_file(self) -> tuple[SparseIndex, int]:
+        """The index of so many bytes from the start of the segment: it was saved when those were all."""
+        try:
+            data = self._disk.read(self.index_path)
+        except OSError:
+            data = b""  # also where it cannot be read: it is a cache
+        return SparseIndex.decode(data, self.size_bytes, self._interval_bytes) or (SparseIndex(self._interval_bytes), 0)
+
+    def known_up_to(self, offset: int) -> tuple[int, BatchHeader, SparseIndex] | None:
+        """Position of the batch that begins at `offset` or may be appended there, the header before it, and the index of what
+        lies before; None where no index says.
+
+        Reads a part of the headers. Every process that has used the file must have run since the last loss of power.
+        """
+        index, covered = self._index_in_its_file()
+        if not covered:
+            return None
+        for at, header in self.walk(index.below_offset(offset - 1)):
+            if header.end_offset >= offset:
+                position = at + header.size_bytes
+                self._fill(index, index.cut(position), stop=position)
+                return (position, header, index) if header.end_offset == offset else None
+        return None
+
+    def _fill(self, index: SparseIndex, position: int, file: DiskFile | None = None, stop: int | None = None) -> None:
         for at, header in self.walk(position, file):
+            if at == stop:
+                break
             index.note(header.base_offset, at, header.max_timestamp)
 
     def walk(self, position: int, pinned: DiskFile | None = None) -> Iterator[tuple[int, BatchHeader]]:
