@@ -28,6 +28,7 @@ _RETENTION: Final = "tests/unit/broker/test_log_retention.py::"
 _HANDLES: Final = "tests/unit/storage/test_handles.py::"
 _INDEXES: Final = "tests/unit/storage/test_index_cache.py::"
 _POINT: Final = "tests/unit/storage/test_recovery_point.py::"
+_START: Final = "tests/unit/broker/test_start.py::"
 _REVIVAL: Final = "tests/unit/broker/test_revival.py::"
 _CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
 
@@ -223,3 +224,12 @@ def journal_is_believed(_: Any, _history: Any, _first: Any, _found: Any) -> bool
 def caches_are_saved_each_time(_: Any, self: Any) -> None:
     """A log saves its index with every flush."""
     self._segments[-1].offer_index()
+
+
+@MUTANTS.mutant("LOADED-ON-THE-LOOP", ByTest(f"{_START}test_a_broker_recovers_its_logs_beside_its_event_loop"))
+@around(LogStore, "loading")
+def logs_are_loaded_on_the_loop(original: Any, self: Any) -> Any:
+    """A broker recovers its logs on the event loop."""
+    for step in original(self):
+        step()
+        yield lambda: None

@@ -119,7 +119,7 @@ class Broker:
         self.metadata.cluster_id = cluster_id
         self.metadata.cluster_name = settings.cluster_name
         self.metadata.on_deleted = self._metrics.topics.deleted
-        logs = self._logs = self._open_logs(cluster_id)
+        logs = self._logs = await self._open_logs(cluster_id)
         manager = self.manager = self._replica_manager(logs)
         link = ControllerLink(ports.meta, ports.net, ports.clock)
         control = self._control(manager)
@@ -418,8 +418,11 @@ class Broker:
         if self._logs is not None:
             self._close_logs(self._logs)
 
-    def _open_logs(self, cluster_id: str) -> LogStore:
-        """Locks the data directory and recovers every log; what an operator should know goes to the log."""
+    async def _open_logs(self, cluster_id: str) -> LogStore:
+        """Locks the data directory and recovers every log; what an operator should know goes to the log.
+
+        It may take long: sessions with ZooKeeper live on meanwhile, and a signal ends it after the log that is being opened.
+        """
         started = self._ports.clock.now()
         producers = ProducerLimits(self._settings.producer_ids_max, self._settings.producer_id_expiration_ms / 1000)
         producers.now = started
@@ -435,7 +438,8 @@ class Broker:
             open_files_max=self._open_files_max or self._settings.max_open_segments,
             producers=producers,
         )
-        logs.load()
+        for step in logs.loading():
+            await self._ports.disk.in_background(step)
         for note in logs.notes:
             _log.warning("%s", note)
         self._metrics.log.watch_strays(lambda: len(logs.strays), lambda: bool(logs.past.another))

@@ -1,6 +1,6 @@
 """All logs of one broker in one data directory: found and recovered at start, made, deleted, checkpointed, closed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -125,22 +125,33 @@ class LogStore:
     # --- start --------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Opens every log, recovering them after an unclean stop; may take long (an executor's work).
+        """Opens every log, recovering them after an unclean stop; may take long.
 
         One bad log does not stop the others (KAFKA-5211): see `failed`, `PartitionLog.damage` and `notes`.
         """
+        for step in self.loading():
+            step()
+
+    def loading(self) -> Iterator[Callable[[], None]]:
+        """The steps of `load`, a log each, to be run one after the other in any thread (`in_background`).
+
+        Nothing else may use the store until the last one has ended.
+        """
+        yield self._begin_load
+        for entry in self._disk.list_dir(self._root):
+            if entry.kind is EntryKind.DIRECTORY:
+                yield partial(self._load_folder, entry.name)
+            elif entry.name not in _KNOWN_FILES and not entry.name.endswith((".tmp", NEXT_SUFFIX)):
+                self.notes.append(f"{self._root}/{entry.name} is not ours; left alone")
+        yield self._settle
+
+    def _begin_load(self) -> None:
         directory = self._data_dir
         self._reserve.lend(directory.begin_life)
         problems = [read.problem for read in (*self._marks, self._journal)]
         self.notes += directory.problems + [problem for problem in problems if problem]
         if self._dropped_is_lost:
             self.notes.append(f"{self._dropped.path} is lost; any tombstone of any log may have been dropped")
-        for entry in self._disk.list_dir(self._root):
-            if entry.kind is EntryKind.DIRECTORY:
-                self._load_folder(entry.name)
-            elif entry.name not in _KNOWN_FILES and not entry.name.endswith((".tmp", NEXT_SUFFIX)):
-                self.notes.append(f"{self._root}/{entry.name} is not ours; left alone")
-        self._settle()
 
     def _load_folder(self, name: str) -> None:
         folder = f"{self._root}/{name}"
