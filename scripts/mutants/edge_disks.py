@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker import scrubber
+from tidelog.broker.leader_fetcher import LeaderLink
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.scrubber import Scrubber
@@ -29,6 +30,7 @@ _HANDLES: Final = "tests/unit/storage/test_handles.py::"
 _INDEXES: Final = "tests/unit/storage/test_index_cache.py::"
 _POINT: Final = "tests/unit/storage/test_recovery_point.py::"
 _START: Final = "tests/unit/broker/test_start.py::"
+_CUTS: Final = "tests/unit/broker/test_cuts_together.py::"
 _REVIVAL: Final = "tests/unit/broker/test_revival.py::"
 _CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
 
@@ -233,3 +235,40 @@ def logs_are_loaded_on_the_loop(original: Any, self: Any) -> Any:
     for step in original(self):
         step()
         yield lambda: None
+
+
+@MUTANTS.mutant("CUTS-ONE-BY-ONE", ByTest(f"{_CUTS}test_a_chunk_of_many_partitions_is_cut_together"))
+@around(LeaderLink, "_cuts")
+def cuts_are_not_foreseen(_: Any, _self: Any, _chunk: Any) -> dict[Any, Any]:
+    """A follower writes its checkpoints for each log that it cuts."""
+    return {}
+
+
+@MUTANTS.mutant("MARKS-OF-A-CUT", ByTest(f"{_CUTS}test_no_checkpoint_moves_marks_of_a_cut_under_way"))
+@around(LogStore, "_mark")
+def marks_of_a_cut_move(original: Any, self: Any, log: Any) -> None:
+    """A checkpoint says of a log that begins anew what no crash has left yet."""
+    original(self, log)
+    self._recovery_points.update({log.key: log.recovery_point})
+
+
+@MUTANTS.mutant("MARKS-RISE-AGAIN", ByTest(f"{_CUTS}test_many_cuts_share_their_checkpoints"))
+@around(LogStore, "_below_ceiling")
+def marks_rise_again(_: Any, _self: Any, _key: Any, offset: int) -> int:
+    """The checkpoint before a cut writes the marks as they are."""
+    return offset
+
+
+@MUTANTS.mutant("UNSETTLED-CUT", ByTest("tests/unit/storage/test_crash.py::test_every_cut_and_every_loss"))
+@around(PartitionLog, "_settle_cut")
+def append_does_not_wait(_: Any, self: Any) -> None:
+    """A log that was cut is written before what was removed is gone for good."""
+    self._removal_unsynced = self._start_unwritten = False
+
+
+@MUTANTS.mutant("EARLY-START", ByTest("tests/unit/storage/test_crash.py::test_every_cut_and_every_loss"))
+@around(PartitionLog, "reset_to")
+def start_is_recorded_at_once(original: Any, self: Any, offset: int, committed: int = 0) -> None:
+    """A log that begins anew says where before its old segments are gone for good."""
+    original(self, offset, committed)
+    self._context.owner.begin_log_start(self.key, offset)

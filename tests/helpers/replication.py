@@ -83,6 +83,7 @@ class Node(BrokerBench):
             self.process.start,
             self.metrics.received,
             Quota(clock, lambda: self.follower_throttle),
+            self.manager.cuts.cutting,
         )
         self.links.broker_epoch = member(broker_id).broker_epoch
         quota = Quota(clock, lambda: self.leader_throttle)

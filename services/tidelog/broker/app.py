@@ -230,6 +230,7 @@ class Broker:
             self._spawn,
             self._metrics.replication.received,
             Quota(ports.clock, lambda: self.metadata.follower_throttle),
+            manager.cuts.cutting,
         )
         sessions = FollowerSessions(
             manager,

@@ -3,7 +3,8 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from tidelog.broker.partition_host import OnBytes, PartitionHost
@@ -32,6 +33,7 @@ _FIT: Final = PART_BYTES // (ITEM_BYTES + TOPIC_NAME_MAX)
 """So many positions always fit into one request."""
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
+Cutting = Callable[[Mapping[PartitionHost, int]], AbstractAsyncContextManager[None]]
 ReplicaStream = Stream[m.ReplicaFetchResponse, m.ReplicaFetchRequest]
 
 
@@ -155,6 +157,30 @@ class LeaderLink:
                     break
 
     async def _on_chunk(self, stream: ReplicaStream, chunk: m.ReplicaFetchResponse) -> None:
+        cuts = self._cuts(chunk)
+        if cuts:
+            async with self._fetchers.cutting(cuts):
+                positions = self._apply_all(chunk)
+        else:
+            positions = self._apply_all(chunk)
+        await self._write(stream, positions, acked_chunk=chunk.chunk)
+
+    def _cuts(self, chunk: m.ReplicaFetchResponse) -> dict[PartitionHost, int]:
+        """Ends of the logs that this chunk will cut, as far as that can be told; it may become more."""
+        cuts: dict[PartitionHost, int] = {}
+        for part in chunk.partitions:
+            if part.diverging_end_offset < 0 and part.diverging_epoch < 0 and part.error_code is ErrorCode.NONE:
+                continue
+            host = self.hosts.get(TopicPartition(part.topic, part.partition))
+            if host is not None and host.topic_id == part.topic_id and host.offline is None:
+                if part.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    cuts[host] = 0
+                elif part.error_code is ErrorCode.NONE:
+                    epoch, end = host.log.end_offset_for(part.diverging_epoch)
+                    cuts[host] = min(part.diverging_end_offset, end) if epoch == part.diverging_epoch else end
+        return cuts
+
+    def _apply_all(self, chunk: m.ReplicaFetchResponse) -> list[m.ReplicaPosition]:
         positions: list[m.ReplicaPosition] = []
         for part in chunk.partitions:
             host = self.hosts.get(TopicPartition(part.topic, part.partition))
@@ -165,7 +191,7 @@ class LeaderLink:
                 if part.records and self._fetchers.holds_up(self, host, len(part.records)):
                     continue  # the leader sends no more of it before it hears where this copy stands
                 positions.append(position)
-        await self._write(stream, positions, acked_chunk=chunk.chunk)
+        return positions
 
     def _apply(self, host: PartitionHost, part: m.ReplicaChunk) -> m.ReplicaPosition | None:
         """Returns the position to acknowledge with; None when there is nothing to say now."""
@@ -241,9 +267,12 @@ class LeaderFetchers:
         spawn: Spawn,
         on_bytes: OnBytes,
         quota: Quota,
+        cutting: Cutting,
     ) -> None:
-        """`quota` holds for the copies that this broker takes of what a reassignment brings to it."""
+        """`quota` holds for the copies that this broker takes of what a reassignment brings to it. `cutting`: see
+        `Cuts`."""
         self._quota = quota
+        self.cutting = cutting
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.net = net

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.broker.control_plane.port import ControlPlane, Decision
+from tidelog.broker.cuts import Cuts
 from tidelog.broker.partition_host import SYNC, Fetchers, Flushes, HostContext, PartitionHost
 from tidelog.broker.pending import Settle
 from tidelog.broker.revival import NO_PAUSE, Pause, Step, next_step
@@ -83,6 +84,7 @@ class ReplicaManager:
         """Orders whose application raised what is no part of the protocol."""
         self._hands_over = False
         self._checkpointing = asyncio.Lock()
+        self.cuts = Cuts(logs, disk, partial(self.checkpoint, durable=True))
         self._starts: list[tuple[PartitionHost, int, Settle]] = []
         """Log starts that the next checkpoint makes durable."""
         self._rebuilding: dict[TopicPartition, Decision] = {}
@@ -608,8 +610,11 @@ class ReplicaManager:
                 # An older checkpoint is always safe; a full disk must not end the process (reliability 8.1).
                 _log.error("checkpoint failed: %s", error)
 
-    async def checkpoint(self) -> None:
-        """All high watermarks in one file (HL6.07); entries of partitions not opened yet are carried over (HOLE-08)."""
+    async def checkpoint(self, *, durable: bool = False) -> None:
+        """All high watermarks in one file (HL6.07); entries of partitions not opened yet are carried over (HOLE-08).
+
+        A `durable` one survives a loss of power at once, others with the next one.
+        """
         async with self._checkpointing:
             checkpoint = self._logs.begin_checkpoint(self.high_watermarks())
             failed: OSError | None = None
@@ -620,6 +625,9 @@ class ReplicaManager:
             for tp, reason in self._logs.end_checkpoint(checkpoint, failed).items():
                 if host := self._hosts.get(tp):
                     host.take_offline(reason)
+            if durable:
+                await self._disk.in_background(self._logs.sync_names)
+                self._logs.names_synced()
 
     def durable_start(self, host: PartitionHost) -> int:
         """The log begins there or later after the end of this process."""
@@ -650,8 +658,7 @@ class ReplicaManager:
         while self._starts:
             code, begun = ErrorCode.NONE, len(self._starts)
             try:
-                await self.checkpoint()
-                await self._disk.in_background(self._logs.sync_names)
+                await self.checkpoint(durable=True)
             except (TidelogError, OSError) as error:
                 _log.error("checkpoint of log starts failed: %s", error)
                 code = ErrorCode.KAFKA_STORAGE_ERROR

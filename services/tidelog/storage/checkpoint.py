@@ -126,6 +126,17 @@ class OffsetCheckpoint:
         maybe = (self._offsets, self._written, self._next or {}, self._replaced)
         return any(each.get(key, 0) > offset for each in maybe)
 
+    def names_synced(self) -> None:
+        """The name of what is in place is durable."""
+        self._replaced = {}
+
+    def tells(self, key: LogKey, offset: int) -> bool:
+        """True if the file says so after every crash."""
+        if self._written is None:
+            return False
+        maybe = [self._written] + [each for each in (self._next, self._replaced) if each]
+        return all(each.get(key, 0) == offset for each in maybe)
+
     def update(self, offsets: Mapping[LogKey, int]) -> None:
         self._offsets.update(offsets)
 

@@ -36,6 +36,14 @@ class LogOwner(Protocol):
         """The log begins here now, which may be lower than before; durable when it returns."""
         ...
 
+    def begin_log_start(self, key: LogKey, log_start_offset: int) -> None:
+        """The log begins here now; durable with the next checkpoint."""
+        ...
+
+    def tells_log_start(self, key: LogKey, log_start_offset: int) -> bool:
+        """True if the log begins here after every crash."""
+        ...
+
     def record_dropped(self, key: LogKey, end: int) -> None:
         """Tombstones may be missing below `end` from now on; durable when it returns, else KAFKA_STORAGE_ERROR."""
         ...

@@ -92,6 +92,8 @@ class LogStore:
         """Files of segments that are below the starts of their logs."""
         self._known: set[LogKey] = set()
         self._lowerings = 0
+        self._ceilings: dict[LogKey, int] = {}
+        """Ends of logs that are about to be cut: until then no checkpoint says more of them."""
         self._lost = False
         self.failed: dict[TopicPartition, FailedLog] = {}
         """Partitions whose log could not be opened or made."""
@@ -400,7 +402,7 @@ class LogStore:
             old.close()
             if old.damage is not None:
                 synced = min(synced, old.damage.offset)  # so that recovery reads what has rotted since it was synced
-            end = 0 if discard else old.log_end_offset
+            end = 0 if discard or old.unsettled else old.log_end_offset
             # Where it starts is in the checkpoints of this process, and maybe in none on disk.
             opening = replace(opening, recovery_point=synced, end_offset=end, start_is_durable=False)
         else:
@@ -551,9 +553,9 @@ class LogStore:
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Checkpoint:
         """Collects what is to be written; partitions that are not named keep what was recorded (HOLE-08)."""
         for tp, high_watermark in high_watermarks.items():
-            if log := self._logs.get(tp):
+            if (log := self._logs.get(tp)) and not log.unsettled:
                 log.recorded_high_watermark = min(high_watermark, log.log_end_offset)
-                self._high_watermarks.update({log.key: log.recorded_high_watermark})
+                self._high_watermarks.update({log.key: self._below_ceiling(log.key, log.recorded_high_watermark)})
         for log in self._logs.values():
             self._mark(log)
         self.write_epochs()
@@ -564,12 +566,15 @@ class LogStore:
         return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, deleted, log_starts)
 
     def _mark(self, log: PartitionLog) -> None:
-        if log.damage is None:
-            self._recovery_points.update({log.key: log.recovery_point})
+        if log.damage is None and not log.unsettled:
+            self._recovery_points.update({log.key: self._below_ceiling(log.key, log.recovery_point)})
             # Not above what is synced: a loss of power must not leave a log that ends before it starts.
             start = min(log.log_start_offset, log.recovery_point)
             if start > self._log_starts.get(log.key):
                 self._log_starts.update({log.key: start})
+
+    def _below_ceiling(self, key: LogKey, offset: int) -> int:
+        return min(offset, self._ceilings.get(key, offset)) if self._ceilings else offset
 
     def end_checkpoint(
         self, checkpoint: Checkpoint, error: OSError | None = None
@@ -605,6 +610,27 @@ class LogStore:
         """The last checkpoint survives a loss of power. Waits for the device (`in_background`)."""
         self._disk.sync_dir(self._root)
 
+    def names_synced(self) -> None:
+        """`sync_names` has run, and no checkpoint has ended since it began."""
+        for marks in self._marks:
+            marks.names_synced()
+
+    def expect_cuts(self, ends: Mapping[LogKey, int]) -> bool:
+        """Lowers the marks of logs that are about to be cut, down to their ends then, for the next checkpoint to write; until
+        `cuts_made`. Returns whether there is anything to write: if not, the cuts wait for nothing."""
+        lowered = (self._high_watermarks, self._recovery_points, self.cleaner_offsets)
+        above = {key: end for key, end in ends.items() if any(marks.exceeds(key, end) for marks in lowered)}
+        for key, end in above.items():
+            self._ceilings[key] = min(end, self._ceilings.get(key, end))
+            for marks in lowered:
+                marks.update({key: min(marks.get(key), end)})
+        return bool(above)
+
+    def cuts_made(self, ends: Mapping[LogKey, int]) -> None:
+        """Or given up: then the next checkpoint raises the marks again."""
+        for key in ends:
+            self._ceilings.pop(key, None)
+
     def _release(self, log_starts: Mapping[LogKey, int]) -> dict[TopicPartition, TidelogError]:
         """Segments below starts that are durable are no longer needed; `purge` removes the files."""
         fenced: dict[TopicPartition, TidelogError] = {}
@@ -627,8 +653,9 @@ class LogStore:
         return self.end_checkpoint(checkpoint)
 
     def lower_marks(self, key: LogKey, end_offset: int) -> None:
-        """See `LogOwner`."""
-        for marks in (self._high_watermarks, self._recovery_points, self.cleaner_offsets, self._dropped):
+        """See `LogOwner`. The mark of dropped tombstones may be higher after a crash: then followers copy more than they must."""
+        self._dropped.update({key: min(self._dropped.get(key), end_offset)})
+        for marks in (self._high_watermarks, self._recovery_points, self.cleaner_offsets):
             if marks.exceeds(key, end_offset):
                 self._lowerings += 1
                 marks.update({key: min(marks.get(key), end_offset)})
@@ -646,6 +673,14 @@ class LogStore:
         self._lowerings += 1
         self._log_starts.update({key: log_start_offset})
         self._log_starts.write()
+
+    def begin_log_start(self, key: LogKey, log_start_offset: int) -> None:
+        """See `LogOwner`."""
+        self._log_starts.update({key: log_start_offset})
+
+    def tells_log_start(self, key: LogKey, log_start_offset: int) -> bool:
+        """See `LogOwner`."""
+        return self._log_starts.tells(key, log_start_offset)
 
     def record_dropped(self, key: LogKey, end: int) -> None:
         """See `LogOwner`."""

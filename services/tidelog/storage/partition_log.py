@@ -50,6 +50,10 @@ class PartitionLog:
         self._failure: str | None = None
         self._trouble: Trouble | None = None
         self._names_unsynced = True
+        self._removal_unsynced = False
+        """A loss of power may bring back segments that a cut has removed."""
+        self._start_unwritten = False
+        """The log begins anew, and no checkpoint says where."""
         self._producers = ProducerHistory(context.disk, folder, context.producers)
         self.cuts = 0
         """How often the end was cut: what was known of the bytes before may no longer hold."""
@@ -167,6 +171,8 @@ class PartitionLog:
             self.damage = found.damage
             return
         self._drop_stray()
+        if self._removal_unsynced:
+            self._sync_removal()
         if found.cut_at is not None:
             self.cut_bytes = self._segments[-1].size_bytes - found.cut_at
             self._segments[-1].cut(found.cut_at)
@@ -188,9 +194,10 @@ class PartitionLog:
                 else:
                     cut.take(segment)
             self._stray = []
+            self._removal_unsynced = True
             if cut is not None:
                 cut.sync_names()
-            self._disk.sync_dir(self.folder)
+                self._sync_removal()
 
     def _segment(self, base_offset: int) -> Segment:
         context = self._context
@@ -339,6 +346,8 @@ class PartitionLog:
     ) -> Appended:
         base = self.log_end_offset
         try:
+            if self.unsettled:
+                self._settle_cut()
             segment = self._active(size_bytes)
             self._opened(segment)
             try:
@@ -474,6 +483,16 @@ class PartitionLog:
         self._context.journal.truncate_from(self.key, min(offset, self.log_end_offset))
         return self.log_end_offset
 
+    def batch_start(self, offset: int) -> int:
+        """The end of the log if it were cut at `offset`."""
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        if offset < self.log_start_offset or not self._segments:
+            return 0
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        found = self.guarded("truncate", lambda: segment.find(offset))
+        return 0 if found is None else found[1].base_offset
+
     def _cut(self, offset: int, committed: int) -> None:
         keep = bisect_right(self._bases, offset) - 1
         found = self._segments[keep].find(offset)
@@ -536,15 +555,46 @@ class PartitionLog:
             self._stray = self._segments + self._stray
             self._drop_stray(cut)
             self._producers.forget()
-            self._context.owner.replace_log_start(self.key, offset)
             if cut is not None:
                 self._context.strays.end_cut(cut, self.log_end_offset - self.log_start_offset)
         except OSError as error:
             raise self._fenced("reset", error) from error
         self._take([], offset)
+        # Not before the files are gone for good: a log that ends before it starts is damaged.
+        self._removal_unsynced = self._start_unwritten = True
         self.dropped_to = 0
         self.log_start_offset = self.recorded_high_watermark = self.recovery_point = offset
         self._context.journal.truncate_from(self.key, 0)
+
+    @property
+    def unsettled(self) -> bool:
+        """A cut is not durable yet. The next append waits for that, as a loss of power must not mix what was cut with what comes
+        in its place; until then no checkpoint moves the marks."""
+        return self._removal_unsynced or self._start_unwritten
+
+    def _settle_cut(self) -> None:
+        """Waits for the device; what has been settled beside the event loop costs nothing."""
+        if self._removal_unsynced:
+            self._sync_removal()
+        if self._start_unwritten:
+            self._context.owner.replace_log_start(self.key, self.log_start_offset)
+            self._start_unwritten = False
+
+    def _sync_removal(self) -> None:
+        self._disk.sync_dir(self.folder)
+        self._removal_unsynced = False
+
+    def removal_synced(self, cuts: int) -> None:
+        """The folder has been synced since there were so many `cuts`. A new start goes into the next checkpoint."""
+        if self.cuts == cuts and self._removal_unsynced:
+            self._removal_unsynced = False
+            if self._start_unwritten:
+                self._context.owner.begin_log_start(self.key, self.log_start_offset)
+
+    def checkpointed(self) -> None:
+        """A checkpoint is durable: the log is settled if that says where it begins."""
+        if self._start_unwritten and not self._removal_unsynced:
+            self._start_unwritten = not self._context.owner.tells_log_start(self.key, self.log_start_offset)
 
     def untrusted(self) -> list[tuple[str, int, int]]:
         """Files that `discard_damage` cuts, each with the position from which it goes and its size in bytes."""
@@ -624,14 +674,15 @@ class PartitionLog:
     @property
     def flushed(self) -> bool:
         """Whether a flush would find nothing to do."""
-        names = self._names_unsynced and bool(self._segments)
+        names = (self._names_unsynced and bool(self._segments)) or self._removal_unsynced
         return self.recovery_point == self.log_end_offset and not names and not any(s.dirty for s in self._segments)
 
     def begin_flush(self) -> Flush:
         """Pins the files that have unsynced bytes; `end_flush` must follow, whatever `run` did."""
         dirty = [segment.path for segment in self._segments if segment.dirty]
         files = self.guarded("flush", lambda: self._context.files.pin_all(dirty))
-        directories = [self.folder, self.folder.rpartition("/")[0]] if self._names_unsynced else []
+        names = self._names_unsynced or self._removal_unsynced
+        directories = [self.folder, self.folder.rpartition("/")[0]] if names else []
         flush = Flush(self._disk, files, dirty, directories, self.log_end_offset, self.cuts)
         self._names_unsynced = False
         return flush
@@ -648,6 +699,7 @@ class PartitionLog:
         if flush.cuts != self.cuts:
             return
         self.recovery_point = max(self.recovery_point, flush.target)
+        self.removal_synced(flush.cuts)
         for segment in self._segments:
             if segment.path in flush.paths:
                 segment.cut_unsynced = False

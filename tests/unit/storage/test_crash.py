@@ -72,6 +72,31 @@ class Witness:
     def checkpoint(self) -> None:
         self.store.checkpoint({TP: self.log.log_end_offset})
 
+    def expect_cut(self, offset: int) -> None:
+        """Lowers the marks beside the event loop, as before a cut of many logs."""
+        assert self.store.expect_cuts({self.log.key: offset})
+        self.store.checkpoint({TP: self.log.log_end_offset})
+        self.store.sync_names()
+        self.store.names_synced()
+
+    def settle(self) -> None:
+        """Makes the cut durable beside the event loop, before anything is appended."""
+        self.store.cuts_made({self.log.key: 0})
+        assert self.log.unsettled
+        self.checkpoint()
+        self.log.flush()
+        self.checkpoint()
+        self.store.sync_names()
+        self.store.names_synced()
+        self.log.checkpointed()
+        assert not self.log.unsettled
+
+    def begin_anew(self, offset: int) -> None:
+        self.synced = 0
+        self.states.append(b"")
+        self.starts.append(offset)
+        self.log.reset_to(offset)
+
     def start_at(self, offset: int) -> None:
         self.starts.append(offset)
         self.log.move_log_start(offset)
@@ -214,11 +239,56 @@ def story_begun_anew_after_retention(w: Witness) -> None:
     w.flush()
     w.start_at(1)
     w.checkpoint()
-    w.synced = 0
-    w.states.append(b"")
-    w.starts.append(7)
-    w.log.reset_to(7)
+    w.begin_anew(7)
     w.follow(B, 1)
+
+
+def story_begun_anew_before_an_append(w: Witness) -> None:
+    """Everything that waits for the device is done beside the event loop."""
+    w.follow(A, 0)
+    w.follow(B, 0)
+    w.flush()
+    w.start_at(1)
+    w.checkpoint()
+    w.expect_cut(0)
+    w.begin_anew(7)
+    w.settle()
+    w.follow(B, 1)
+
+
+def story_begun_anew_before_it_began(w: Witness) -> None:
+    """After an unclean election the leader's log may begin and end before this one."""
+    w.follow(A, 0)
+    w.follow(B, 0)
+    w.flush()
+    w.start_at(2)
+    w.checkpoint()
+    w.begin_anew(1)
+    w.checkpoint()
+    w.follow(B, 1)
+
+
+def story_cut_before_an_append(w: Witness) -> None:
+    w.follow(A, 0)
+    w.follow(B, 0)
+    w.follow(C, 1)
+    w.follow(D, 1)
+    w.flush()
+    w.checkpoint()
+    w.expect_cut(1)
+    w.truncate_to(1)
+    w.settle()
+    w.follow(D, 2)
+
+
+def story_cut_and_flushed(w: Witness) -> None:
+    w.follow(A, 0)
+    w.follow(B, 0)
+    w.follow(C, 1)
+    w.truncate_to(1)
+    w.flush()
+    w.follow(D, 2)
+    w.checkpoint()
 
 
 def story_clean_stop(w: Witness) -> None:
@@ -247,6 +317,10 @@ STORIES = [
     story_retention_of_everything,
     story_records_deleted_before_they_are_synced,
     story_begun_anew_after_retention,
+    story_begun_anew_before_an_append,
+    story_begun_anew_before_it_began,
+    story_cut_before_an_append,
+    story_cut_and_flushed,
     story_clean_stop,
 ]
 

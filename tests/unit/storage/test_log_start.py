@@ -143,6 +143,9 @@ def test_a_cut_below_the_start_leaves_nothing() -> None:
     store.checkpoint({TP: 6})
     assert log.truncate_to(1) == 1
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, 1, 1)
+    log.flush()
+    store.checkpoint({TP: 1})
+    disk.sync_dir(ROOT)
     disk.crash(Crash.DROP_UNSYNCED)
     log = open_store(disk).logs[TP]
     assert (log.log_start_offset, log.log_end_offset, log.failure) == (1, 1, None)
