@@ -30,6 +30,7 @@ _HANDLES: Final = "tests/unit/storage/test_handles.py::"
 _INDEXES: Final = "tests/unit/storage/test_index_cache.py::"
 _POINT: Final = "tests/unit/storage/test_recovery_point.py::"
 _START: Final = "tests/unit/broker/test_start.py::"
+_MANAGER: Final = "tests/unit/broker/test_replica_manager.py::"
 _CUTS: Final = "tests/unit/broker/test_cuts_together.py::"
 _REVIVAL: Final = "tests/unit/broker/test_revival.py::"
 _CLEANER: Final = "tests/unit/broker/test_cleaner.py::"
@@ -272,3 +273,11 @@ def start_is_recorded_at_once(original: Any, self: Any, offset: int, committed: 
     """A log that begins anew says where before its old segments are gone for good."""
     original(self, offset, committed)
     self._context.owner.begin_log_start(self.key, offset)
+
+
+@MUTANTS.mutant("EVERY-MARK", ByTest(f"{_MANAGER}test_a_checkpoint_of_idle_partitions_looks_at_each_once"))
+@around(LogStore, "_mark")
+def every_mark_is_new(original: Any, self: Any, log: Any) -> None:
+    """A checkpoint takes the marks of each log as new."""
+    log.marked = None
+    original(self, log)

@@ -675,8 +675,14 @@ class ReplicaManager:
                 await self._clock.sleep(_TAIL_POLL_S)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Without those of copies that are offline: a cut that the disk refused has lowered them already."""
-        return {h.tp: h.replica.high_watermark for h in self._hosts.values() if h.offline is None}
+        """Those that have moved since the last checkpoint. Without those of copies that are offline: a cut that the disk refused
+        has lowered them already."""
+        hosts = self._hosts.values()
+        return {
+            h.tp: h.replica.high_watermark
+            for h in hosts
+            if h.replica.high_watermark != h.log.recorded_high_watermark and h.offline is None
+        }
 
 
 def _isr_answer(code: ErrorCode, state: m.LeaderAndIsr | None) -> m.IsrAnswered:

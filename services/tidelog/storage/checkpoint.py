@@ -104,6 +104,8 @@ class OffsetCheckpoint:
         """The content of the file; None while it is unknown or bad. A file without entries is also written once."""
         self._next: dict[LogKey, int] | None = None
         """Content that may take its place at any time; None: none."""
+        self._changed = False
+        """Offsets may differ from what was written or asked for last; if not, nothing needs to be compared."""
         self._replaced: dict[LogKey, int] = {}
         """Content that a loss of power may bring back."""
 
@@ -138,9 +140,11 @@ class OffsetCheckpoint:
         return all(each.get(key, 0) == offset for each in maybe)
 
     def update(self, offsets: Mapping[LogKey, int]) -> None:
+        self._changed = True
         self._offsets.update(offsets)
 
     def forget(self, key: LogKey) -> None:
+        self._changed = True
         self._offsets.pop(key, None)
 
     def logs(self) -> list[LogKey]:
@@ -151,6 +155,7 @@ class OffsetCheckpoint:
         if self._offsets != self._written or self._replaced:
             replace_file(self._disk, self.path, self._encode())
             self._written, self._next, self._replaced = dict(self._offsets), None, {}
+            self._changed = False
 
     def next_file(self) -> bytes | None:
         """What a caller is to put in place by himself, when the names of the folder are durable, and then report by
@@ -159,9 +164,9 @@ class OffsetCheckpoint:
             for key, offset in [*(self._written or {}).items(), *self._next.items()]:
                 self._replaced[key] = max(offset, self._replaced.get(key, 0))
             self._written = None
-        if self._offsets == self._written:
+        if self._written is not None and (not self._changed or self._offsets == self._written):
             return None
-        self._next = dict(self._offsets)
+        self._next, self._changed = dict(self._offsets), False
         return self._encode()
 
     def installed(self) -> None:

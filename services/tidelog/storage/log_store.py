@@ -462,7 +462,7 @@ class LogStore:
             if log.log_end_offset == 0:
                 self.delete(tp)
                 return None
-            self._high_watermarks.update({log.key: min(high_watermark, log.log_end_offset)})
+            log.recorded_high_watermark = min(high_watermark, log.log_end_offset)
             self._mark(log)
         stray = None
         if (key := self._close(tp)) is not None:
@@ -555,7 +555,6 @@ class LogStore:
         for tp, high_watermark in high_watermarks.items():
             if (log := self._logs.get(tp)) and not log.unsettled:
                 log.recorded_high_watermark = min(high_watermark, log.log_end_offset)
-                self._high_watermarks.update({log.key: self._below_ceiling(log.key, log.recorded_high_watermark)})
         for log in self._logs.values():
             self._mark(log)
         self.write_epochs()
@@ -566,15 +565,21 @@ class LogStore:
         return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, deleted, log_starts)
 
     def _mark(self, log: PartitionLog) -> None:
-        if log.damage is None and not log.unsettled:
-            self._recovery_points.update({log.key: self._below_ceiling(log.key, log.recovery_point)})
-            # Not above what is synced: a loss of power must not leave a log that ends before it starts.
-            start = min(log.log_start_offset, log.recovery_point)
-            if start > self._log_starts.get(log.key):
-                self._log_starts.update({log.key: start})
-
-    def _below_ceiling(self, key: LogKey, offset: int) -> int:
-        return min(offset, self._ceilings.get(key, offset)) if self._ceilings else offset
+        """Most logs have nothing new."""
+        marks = (log.recorded_high_watermark, log.recovery_point, log.log_start_offset)
+        if marks == log.marked or log.damage is not None or log.unsettled:
+            return
+        key, ceiling = log.key, self._ceilings.get(log.key)
+        high_watermark, recovery_point, start = marks
+        log.marked = marks if ceiling is None else None
+        if ceiling is not None:
+            high_watermark, recovery_point = min(high_watermark, ceiling), min(recovery_point, ceiling)
+        self._high_watermarks.update({key: high_watermark})
+        self._recovery_points.update({key: recovery_point})
+        # Not above what is synced: a loss of power must not leave a log that ends before it starts.
+        start = min(start, recovery_point)
+        if start > self._log_starts.get(key):
+            self._log_starts.update({key: start})
 
     def end_checkpoint(
         self, checkpoint: Checkpoint, error: OSError | None = None
@@ -624,21 +629,28 @@ class LogStore:
             self._ceilings[key] = min(end, self._ceilings.get(key, end))
             for marks in lowered:
                 marks.update({key: min(marks.get(key), end)})
+            self._changed(key)
         return bool(above)
 
     def cuts_made(self, ends: Mapping[LogKey, int]) -> None:
         """Or given up: then the next checkpoint raises the marks again."""
         for key in ends:
             self._ceilings.pop(key, None)
+            self._changed(key)
+
+    def _changed(self, key: LogKey) -> None:
+        """The next checkpoint looks at what it says of this log."""
+        log = self._logs.get(TopicPartition(key.topic, key.partition))
+        if log is not None and log.key == key:
+            log.marked = None
 
     def _release(self, log_starts: Mapping[LogKey, int]) -> dict[TopicPartition, TidelogError]:
         """Segments below starts that are durable are no longer needed; `purge` removes the files."""
         fenced: dict[TopicPartition, TidelogError] = {}
-        for key, start in log_starts.items():
-            log = self._logs.get(tp := TopicPartition(key.topic, key.partition))
-            if log is not None and log.key == key and log.failure is None:
+        for tp, log in self._logs.items():
+            if log.keeps_below_start and log.failure is None:
                 try:
-                    self._set_aside += log.release_below(start)
+                    self._set_aside += log.release_below(log_starts.get(log.key, 0))
                 except TidelogError as error:
                     fenced[tp] = error
         return fenced
@@ -657,6 +669,7 @@ class LogStore:
         self._dropped.update({key: min(self._dropped.get(key), end_offset)})
         for marks in (self._high_watermarks, self._recovery_points, self.cleaner_offsets):
             if marks.exceeds(key, end_offset):
+                self._changed(key)
                 self._lowerings += 1
                 marks.update({key: min(marks.get(key), end_offset)})
                 self._reserve.lend(marks.write)

@@ -73,6 +73,8 @@ class PartitionLog:
         """Everything below survives a loss of power."""
         self.recorded_high_watermark = 0
         """As of the last checkpoint, never above the log's end (HOLE-35)."""
+        self.marked: tuple[int, int, int] | None = None
+        """High watermark, recovery point and start as checkpoints say or are about to; None where that must be looked at."""
         self.dropped_to = 0
         """Below it compaction may have dropped tombstones, here or where this copy was fetched from."""
         self.drops = 0
@@ -552,6 +554,9 @@ class PartitionLog:
             self._begin_cut()
             cut = self._set_aside(-1, 0, self.log_start_offset, committed)
             self._context.owner.lower_marks(self.key, 0)
+            self.recovery_point = self.recorded_high_watermark = 0
+            # A start is not written before the files are gone for good: a log that ends before it starts is damaged.
+            self._removal_unsynced = self._start_unwritten = True
             self._stray = self._segments + self._stray
             self._drop_stray(cut)
             self._producers.forget()
@@ -560,8 +565,6 @@ class PartitionLog:
         except OSError as error:
             raise self._fenced("reset", error) from error
         self._take([], offset)
-        # Not before the files are gone for good: a log that ends before it starts is damaged.
-        self._removal_unsynced = self._start_unwritten = True
         self.dropped_to = 0
         self.log_start_offset = self.recorded_high_watermark = self.recovery_point = offset
         self._context.journal.truncate_from(self.key, 0)
@@ -632,6 +635,11 @@ class PartitionLog:
         if offset > self.log_end_offset:
             raise ValueError(f"{self.key}: cannot start at {offset}, the log ends at {self.log_end_offset}")
         self.log_start_offset = max(self.log_start_offset, offset)
+
+    @property
+    def keeps_below_start(self) -> bool:
+        """Whether there are segments for `release_below`."""
+        return len(self._bases) > 1 and self._bases[1] <= self.log_start_offset
 
     def release_below(self, offset: int) -> list[str]:
         """Takes the segments that end at or before `offset` out of the log; returns files to be removed by anybody.

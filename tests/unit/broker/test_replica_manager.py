@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import sys
 
 import pytest
 
@@ -532,3 +533,46 @@ async def test_the_stalls_of_led_partitions_are_told() -> None:
         append(bench, topic)
     await bench.clock.sleep(2.0)
     assert dict(longest_stalls(bench.manager, bench.clock)) == {tp("waits"): 2.0, tp("moves"): 0.0}
+
+
+def steps_of_a_checkpoint(bench: BrokerBench) -> int:
+    """Calls of functions, in Python and in C, before and behind what a thread does."""
+    counted = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        checkpoint = bench.logs.begin_checkpoint(bench.manager.high_watermarks())
+    finally:
+        sys.setprofile(None)
+    checkpoint.run()
+    sys.setprofile(count)
+    try:
+        bench.logs.end_checkpoint(checkpoint)
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def test_a_checkpoint_of_idle_partitions_looks_at_each_once() -> None:
+    bench, topics = BrokerBench(), [f"t{number}" for number in range(300)]
+    for topic in topics:
+        bench.told(topic=topic, config=ALONE)
+        append(bench, topic, 2)
+        log = bench.manager.host(topic, 0).log
+        log.flush()
+        log.move_log_start(1)
+    for _ in range(3):
+        bench.logs.checkpoint(bench.manager.high_watermarks())
+    assert (steps := steps_of_a_checkpoint(bench)) < 4 * len(topics), steps
+    append(bench, topics[0], 1)
+    before = len(bench.disk.trace)
+    assert steps_of_a_checkpoint(bench) < 4 * len(topics) + 1_000
+    assert [op.path for op in bench.disk.trace[before:] if op.name == "rename"] == [f"{HW_FILE}.next"]
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    logs = killed(bench).logs.logs
+    assert [logs[tp(topic)].recorded_high_watermark for topic in topics[:2]] == [3, 2]
+    assert {log.log_start_offset for log in logs.values()} == {1}
