@@ -304,3 +304,14 @@ def file_of_the_name_is_replaced(_: Any, self: Any, stem: str, __: bytes) -> str
 def no_rebalance_for_a_late_member(*_: Any) -> bool:
     """A member whose stream was broken during its first rebalance waits for another one that may never come."""
     return False
+
+
+@MUTANTS.mutant(
+    "TAKEN-FOR-GOOD",
+    ByTest("tests/unit/client/test_group_consumer.py::test_a_consumer_that_crashed_joins_under_its_name"),
+)
+@around(Membership, "_refused")
+def taken_name_ends_the_consumer(original: Any, self: Any, *answer: Any) -> None:
+    """A consumer whose id another one has when it registers never asks for it again."""
+    with altered(self, _admission=self._admission or 1):
+        original(self, *answer)

@@ -362,7 +362,7 @@ class GroupMaxSizeReachedError(TidelogError, code=ErrorCode.GROUP_MAX_SIZE_REACH
 
 
 class DuplicateConsumerIdError(TidelogError, code=ErrorCode.DUPLICATE_CONSUMER_ID):
-    """Another member of the group has this ID. Kafka has no such code."""
+    """Another member of the group has this ID, or a newer one has taken it over. Kafka has no such code."""
 
 
 class EligibleLeadersNotAvailableError(TidelogError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):

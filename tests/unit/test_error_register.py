@@ -18,7 +18,7 @@ from helpers.broker import BrokerBench
 from helpers.replica import leader, members
 from helpers.replication import FakeLeader, broker_world, until
 from helpers.requirements import requirement
-from tidelog.client.member_events import Broke, Close, Fail, Lose
+from tidelog.client.member_events import Broke, Close, Fail, Lose, Wait
 from tidelog.controller.effects import Resign
 from tidelog.controller.events import BrokerAnswered
 from tidelog.controller.service import ControllerRoutes
@@ -338,7 +338,7 @@ ROWS: dict[ErrorCode, Row] = {
     E.INVALID_PRODUCER_EPOCH: Row({}, {"client": is_((False, False), lambda: as_customer(E.INVALID_PRODUCER_EPOCH))}),
     E.DUPLICATE_CONSUMER_ID: Row(
         {"RegisterConsumer": lambda: registered_after_another()},
-        {"consumer": is_(([Close, Lose, Fail], False), lambda: as_member(E.DUPLICATE_CONSUMER_ID))},
+        {"consumer": is_(([Close, Lose, Wait], True), lambda: as_member(E.DUPLICATE_CONSUMER_ID))},
     ),
     E.INVALID_SESSION_TIMEOUT: Row(
         {"RegisterConsumer": lambda: registered_after_another(consumer_id="b", session_timeout_ms=1000)},

@@ -52,7 +52,8 @@ class Consumer:
     topics: what the group's member reads; those that do not exist are read once they are created.
     pattern: instead of `topics` all whose names match this regular expression, now or later.
     exclude_pattern: instead of `topics` all whose names do not match it.
-    consumer_id: the member's name. None: one of `client_id` and random digits.
+    consumer_id: the member's name. None: one of `client_id` and random digits. Started again after a crash, it joins when the
+        session of the run before is over.
     static: a member that restarts within its session timeout keeps its partitions; it needs a `consumer_id`.
     session_timeout_ms: how long a member may be silent before its coordinator takes its partitions away.
     max_processing_ms: how long a member may go without a poll before it leaves the group.
@@ -441,8 +442,8 @@ class Consumer:
         Raises BadBatchError at a damaged batch, OffsetOutOfRangeError at an offset outside the log and LogTruncationError at a
         log that was cut below the position, the last two where `auto_offset_reset` is error; again and again, until `seek`
         leads elsewhere. UnknownTopicOrPartitionError: an assigned topic was deleted. A member also raises what ended its
-        membership: InvalidSessionTimeoutError, GroupMaxSizeReachedError, DuplicateConsumerIdError or
-        InconsistentGroupProtocolError.
+        membership: InvalidSessionTimeoutError, GroupMaxSizeReachedError, InconsistentGroupProtocolError or, when a newer
+        consumer has taken over its id, DuplicateConsumerIdError. While another member has its id it waits, and warns once.
         """
         if self._ended:
             raise ClientClosed("consumer")

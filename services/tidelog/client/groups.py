@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -28,6 +29,7 @@ from tidelog.client.member_events import (
     Released,
     Revoke,
     Tick,
+    Wait,
 )
 from tidelog.client.membership import FENCED, Counters, Membership, Standing
 from tidelog.client.metadata import ClusterMetadata
@@ -42,6 +44,8 @@ from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire.limits import parts_or_all
 from tidelog.wire.services import COORDINATOR_SERVICE_COMMIT_OFFSETS, COORDINATOR_SERVICE_FETCH_OFFSETS
+
+_log = logging.getLogger(__name__)
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """A rebalance callback."""
@@ -415,6 +419,8 @@ class GroupMember:
                     self._due(_Call(self._listeners.on_lost, partitions))
             case Fail():
                 pass  # each poll raises it
+            case Wait(error):
+                _log.warning("%s; it joins when the id is free", error)
             case Left():
                 self._left.set()
                 if self.membership.working_since is None:

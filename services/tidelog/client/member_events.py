@@ -134,10 +134,17 @@ class Fail:
 
 
 @value()
+class Wait:
+    """For its id, which another member has: it registers again until that one is gone. Said once for each wait."""
+
+    error: TidelogError
+
+
+@value()
 class Left:
     """The group: with `stored` the coordinator has said that the last offsets are safe (A18.01)."""
 
     stored: bool
 
 
-Effect = Send | Close | Revoke | Assign | Lose | Fail | Left
+Effect = Send | Close | Revoke | Assign | Lose | Fail | Wait | Left

@@ -32,6 +32,7 @@ from tidelog.client.member_events import (
     Revoke,
     Send,
     Tick,
+    Wait,
 )
 from tidelog.client.progress import Progress
 from tidelog.errors import ErrorCode, TidelogError
@@ -57,7 +58,7 @@ FATAL: Final = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""A registration that is repeated would be refused again."""
+"""A registration that is repeated would be refused again. DUPLICATE_CONSUMER_ID is final only for a member that was replaced."""
 
 FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """The coordinator knows nothing of what this consumer holds."""
@@ -143,6 +144,8 @@ class Membership:
         """The number that the coordinator gave to this static member; 0 before."""
         self._rejoin = False
         """It has stopped by itself: until a Start has come, registrations ask for a rebalance (A18.02)."""
+        self._waits = False
+        """Another member has its id; that has been said."""
         self._leaving: _Leaving | None = None
         self._out: list[Effect] = []
 
@@ -352,6 +355,7 @@ class Membership:
         else:
             self._stream, self.heard_at = _Stream.REGISTERED, now
             self._admission = answer.admission or self._admission
+            self._waits = False
             self.counters.registrations += 1
             self._arrived(last_number)
             if self._leaving is not None and not self._leaving.offsets:
@@ -360,15 +364,24 @@ class Membership:
 
     def _refused(self, code: ErrorCode, message: str) -> None:
         """Whatever it refuses, the consumer closes the stream (A12.05)."""
+        member = self.member
+        error = TidelogError(
+            f"consumer {member.consumer_id!r} of group {member.group_id!r}: {message or code.name}", code
+        )
+        replaced = self.registered or self._admission > 0
         self._close()
         if self._leaving is not None and (code in FATAL or code in FENCED):
             self._left(stored=False)
+        elif code is ErrorCode.DUPLICATE_CONSUMER_ID and not replaced:
+            # Perhaps the one before it, which has crashed: it is free when the lease of that one is out.
+            self._fenced(error.message)
+            if not self._waits:
+                self._waits = True
+                self._out.append(Wait(error))
         elif code in FATAL:
-            member = self.member
-            text = f"consumer {member.consumer_id!r} of group {member.group_id!r}: {message or code.name}"
-            self.failure = TidelogError(text, code)
-            self._lose(text)
-            self._out.append(Fail(self.failure))
+            self.failure = error
+            self._lose(error.message)
+            self._out.append(Fail(error))
         elif code in FENCED:
             self._fenced(message or code.name)
 

@@ -42,12 +42,12 @@ class Bed:
             await self.cluster.elect("t", partition, broker)
 
     def consumer(self, consumer_id: str = "a", **options: Any) -> Consumer:
-        """Its host has its name."""
-        known: dict[str, Any] = {"group": "g", "session_timeout_ms": round(SESSION_S * 1000)}
+        """Its host has its name, unless `ports` are those of another one."""
+        ports = self.cluster.ports_of(consumer_id)
+        known: dict[str, Any] = {"group": "g", "session_timeout_ms": round(SESSION_S * 1000), "ports": ports}
         if not {"pattern", "exclude_pattern"} & options.keys():
             known["topics"] = ["t"]
-        ports = self.cluster.ports_of(consumer_id)
-        return Consumer(self.cluster.bootstrap, ports=ports, consumer_id=consumer_id, **{**known, **options})
+        return Consumer(self.cluster.bootstrap, consumer_id=consumer_id, **{**known, **options})
 
     def listener(self, name: str) -> Any:
         return lambda tps: self.calls.append((name, sorted(tp.partition for tp in tps)))

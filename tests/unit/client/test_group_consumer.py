@@ -492,20 +492,31 @@ async def test_an_application_that_does_not_poll_leaves_and_joins_again_when_it_
 # -- refusals ------------------------------------------------------------------------------------------------------------------
 
 
-@requirement("A consumer that reconnects resumes its own registration")
 @requirement("A duplicate consumer id or too short a session gets an error code")
-async def test_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
+async def test_a_second_consumer_with_the_same_id_waits(caplog: pytest.LogCaptureFixture) -> None:
     bed = await new_bed()
     async with bed.consumer("a") as first:
         await bed.until(lambda: len(first.assignment) == 4, first)
         async with bed.consumer("a") as second:
-            for _ in range(2):
-                with pytest.raises(TidelogError) as refused:
-                    await second.poll(timeout_s=5)
-                    await second.poll(timeout_s=5)
-                assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
-            assert second.stats.state == "failed"
-        assert len(first.assignment) == 4
+            seconds = bed.clock.now() + 2 * SESSION_S
+            await bed.until(lambda: bed.clock.now() > seconds, first, second)
+            assert (len(first.assignment), first.stats.membership.losses) == (4, 0)
+            assert (len(second.assignment), second.stats.state) == (0, "joining")
+            assert caplog.text.count("consumer id 'a' belongs to a live member of group 'g'") == 1
+            await first.stop()
+            await bed.until(lambda: len(second.assignment) == 4, second)
+
+
+async def test_a_consumer_that_crashed_joins_under_its_name() -> None:
+    bed = await new_bed()
+    crashed = bed.consumer("worker-1")
+    await crashed.start()
+    await bed.until(lambda: len(crashed.assignment) == 4, crashed)
+    bed.cluster.cut("worker-1")
+    ports = bed.cluster.ports_of("the next run")
+    async with bed.consumer("worker-1", ports=ports) as again:
+        await bed.until(lambda: len(again.assignment) == 4, again, limit_s=SESSION_S + 3)
+    await crashed.stop()
 
 
 async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_partitions() -> None:

@@ -26,6 +26,7 @@ from tidelog.client.member_events import (
     Revoke,
     Send,
     Tick,
+    Wait,
 )
 from tidelog.client.membership import FATAL, Membership, Standing
 from tidelog.client.records import ConsumerRecord
@@ -478,7 +479,7 @@ def test_a_member_that_has_failed_waits_for_no_time_that_has_passed() -> None:
     """Whoever keeps its time would ask it again and again without a pause."""
     scene = Scene(max_processing_ms=5000)
     scene.membership.working_since = scene.now
-    scene.register(code=ErrorCode.DUPLICATE_CONSUMER_ID)
+    scene.register(code=ErrorCode.INVALID_SESSION_TIMEOUT)
     assert scene.give(Tick(), 6.0) == []
     assert scene.membership.next_at(scene.now) is None
 
@@ -491,7 +492,7 @@ def test_a_member_that_has_failed_waits_for_no_time_that_has_passed() -> None:
 @requirement("Every coordinator error has a code and a consumer reaction")
 def test_every_refusal_closes_the_stream_and_is_fatal_fencing_or_only_the_wrong_broker() -> None:
     fencing = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
-    for code in set(ErrorCode) - {ErrorCode.NONE}:
+    for code in set(ErrorCode) - {ErrorCode.NONE, ErrorCode.DUPLICATE_CONSUMER_ID}:
         scene = joined()
         scene.give(Broke())
         effects = scene.register(epoch=1, code=code)
@@ -517,6 +518,34 @@ def test_a_paused_member_learns_that_it_was_replaced() -> None:
     scene = joined(static=True)
     assert kinds(scene.answer(code=ErrorCode.DUPLICATE_CONSUMER_ID, after_s=S + 1)) == [Close, Lose, Fail]
     assert scene.membership.standing is Standing.FAILED and not scene.membership.wants_stream
+
+
+def test_a_name_that_is_taken_is_asked_for_until_it_is_free() -> None:
+    scene = Scene()
+    taken = {"code": ErrorCode.DUPLICATE_CONSUMER_ID, "error_message": "'c' belongs to a live member"}
+    scene.give(Opened())
+    (close, wait) = scene.answer(**taken)
+    assert close == Close() and isinstance(wait, Wait) and str(wait.error).endswith("'c' belongs to a live member")
+    scene.give(Broke())
+    assert scene.membership.standing is Standing.JOINING and scene.membership.wants_stream
+    scene.give(Opened())
+    assert kinds(scene.answer(**taken)) == [Close], "its application is told once"
+    scene.give(Broke())
+    scene.register()
+    scene.start(8, (0, 10))
+    assert scene.held == [0]
+    scene.give(Broke())
+    scene.give(Opened())
+    assert kinds(scene.answer(**taken)) == [Close, Lose, Wait], "what it held is another's, and it waits again"
+    assert not scene.membership.may_fetch(scene.now) and scene.membership.wants_stream
+
+
+def test_a_name_that_a_newer_consumer_has_taken_over_is_final() -> None:
+    on_its_stream, when_it_returns = joined(), Scene(static=True)
+    assert kinds(on_its_stream.answer(code=ErrorCode.DUPLICATE_CONSUMER_ID)) == [Close, Lose, Fail]
+    when_it_returns.register(admission=5)
+    when_it_returns.give(Broke())
+    assert kinds(when_it_returns.register(code=ErrorCode.DUPLICATE_CONSUMER_ID)) == [Close, Fail]
 
 
 def test_a_refusal_that_comes_late_keeps_no_lease() -> None:
