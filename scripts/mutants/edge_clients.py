@@ -13,6 +13,7 @@ from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
 from tidelog.coordinator import machine, members, store
+from tidelog.coordinator.commits import Commits
 from tidelog.coordinator.desk import Desk
 from tidelog.coordinator.group import Member
 from tidelog.coordinator.machine import CoordinatorMachine
@@ -315,3 +316,13 @@ def taken_name_ends_the_consumer(original: Any, self: Any, *answer: Any) -> None
     """A consumer whose id another one has when it registers never asks for it again."""
     with altered(self, _admission=self._admission or 1):
         original(self, *answer)
+
+
+@MUTANTS.mutant(
+    "COPIED-OFFSETS",
+    ByTest("tests/unit/coordinator/test_large_groups.py::test_each_offset_is_looked_at_for_its_owner_alone"),
+)
+@around(Commits, "newest")
+def offsets_are_copied_for_each_member(original: Any, self: Any, group: Any) -> Any:
+    """A member that returns is started with a copy of all offsets of its group."""
+    return dict(original(self, group))

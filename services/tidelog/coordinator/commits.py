@@ -4,6 +4,7 @@ An offset counts from the owner of its partition, in the generation that this ow
 its messages has said something of that partition (FIND-10, COORD-1, COORD-11). None is stored that lies beyond its log's end.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -229,17 +230,15 @@ class Commits:
         self._writes[write_id] = _Writing(group, dict(offsets), commits)
         self._desk.out.append(Write(write_id, group.group_id, offsets, {}, head))
 
-    def newest(self, group: Group) -> Offsets:
+    def newest(self, group: Group) -> Mapping[TopicPartition, Committed]:
         """What is stored, or is on its way there: what a member that begins anew in the middle of a term goes on with. What it
-        said itself before its lease ended would else be stored behind its back, and its offsets would fall (N12)."""
-        found = dict(group.offsets)
-        for writing in self._writes.values():
-            if writing.group is group:
-                found.update(writing.offsets)
-        found.update(group.reported)
-        for commit in self._book(group).next:
-            found.update(commit.offsets)
-        return found
+        said itself before its lease ended would else be stored behind its back, and its offsets would fall (N12).
+
+        A view, for this step: a copy for each member of a large group would keep the broker from its other work.
+        """
+        writing = [each.offsets for each in self._writes.values() if each.group is group]
+        layers = [group.offsets, *writing, group.reported, *(each.offsets for each in self._book(group).next)]
+        return ChainMap(*reversed(layers))
 
     def flush_all(self) -> None:
         """At an orderly end, without a question to anybody: what is not verified is not stored."""

@@ -274,7 +274,7 @@ class Rebalancer:
             group.began = self._desk.newest_topic()
             return {}
         new = {tp for tp in attempt.target if self._is_newer(group, tp)}
-        known = self._commits.newest(group) if new else {}
+        known = self._commits.newest(group)
         owners = {tp: group.members[_consumer_of(attempt.target[tp])].request for tp in new - known.keys()}
         return {
             tp: Committed(0, topic_id=self._desk.topic_id(tp.topic))
@@ -336,14 +336,16 @@ class Rebalancer:
 
     def _start(self, group: Group, attempt: Attempt) -> None:
         attempt.step = Step.STARTING
+        newest = self._commits.newest(
+            group
+        )  # a commit may be in the same transaction as the owners, and not be noted yet
         for name in attempt.members:
             member = group.members[name]
             if not member.may_start(self._desk.now) or member.told > attempt.generation:
                 continue  # another incarnation, or back from a break in which nothing of its own was changed
             if not self._desk.limits.incremental or _is_untold(member, group.owned_by(name)):
                 attempt.waiting.add(name)
-                # A commit may be in the same transaction as the owners, and not be taken note of yet.
-                self._desk.start(group, member, attempt.generation, self._commits.newest(group))
+                self._desk.start(group, member, attempt.generation, newest)
         self._go_on(group)
 
     def started(self, group: Group, member: Member, response: m.StartFetcherResponse) -> None:
