@@ -87,7 +87,10 @@ SHELLS = (
         for name in ("election", "ends", "record", "service", "shards", "store", "term", "topics", "turns")
     ),
     *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session", "log_admin")),
-    *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "gate", "metadata", "record")),
+    *(
+        f"client.{name}"
+        for name in ("admin", "changes", "connections", "consumer", "fetcher", "gate", "metadata", "record")
+    ),
     *(
         f"client.{name}"
         for name in ("observer", "offsets", "produce_link", "producer", "range_reader", "reassignments", "sync")

@@ -7,11 +7,12 @@ from mutants.altering import altered
 from mutants.patching import BySimulator, ByTest, Code, Table, around
 from tidelog.agent.files import FileHandler
 from tidelog.agent.worker import Worker
-from tidelog.client import membership, offsets
+from tidelog.client import changes, membership, offsets
 from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
+from tidelog.controller.term import Term as ControllerTerm
 from tidelog.coordinator import machine, members, store
 from tidelog.coordinator.commits import Commits
 from tidelog.coordinator.desk import Desk
@@ -326,3 +327,42 @@ def taken_name_ends_the_consumer(original: Any, self: Any, *answer: Any) -> None
 def offsets_are_copied_for_each_member(original: Any, self: Any, group: Any) -> Any:
     """A member that returns is started with a copy of all offsets of its group."""
     return dict(original(self, group))
+
+
+@MUTANTS.mutant(
+    "DEPOSED-IS-UNDONE",
+    ByTest("tests/unit/controller/test_shell.py::test_a_deposed_controller_says_what_may_be_done"),
+)
+@around(ControllerTerm, "ask")
+async def deposed_controller_has_done_nothing(original: Any, self: Any, event: Any, **_: Any) -> Any:
+    """A controller that is deposed says of requests that it has begun with that nothing was done."""
+    return await original(self, event)
+
+
+@MUTANTS.mutant(
+    "DEPOSED-DELETES-NOTHING",
+    ByTest("tests/unit/coordinator/test_term.py::test_a_deposed_coordinator_says_what_may_be_deleted"),
+)
+@around(Term, "ask")
+async def deposed_coordinator_has_done_nothing(original: Any, self: Any, event: Any, **_: Any) -> Any:
+    """A coordinator that is deposed says of deletions that it has begun with that nothing was done."""
+    return await original(self, event)
+
+
+@MUTANTS.mutant(
+    "OWN-WORK-IN-THE-WAY",
+    ByTest("tests/unit/client/test_answers_lost.py::test_changes_over_a_change_of_controllers"),
+)
+@around(changes, "_done_if")
+def own_work_is_an_error(_: Any, __: bool, item: Any) -> Any:
+    """A change that finds itself done by a try before it, whose answer was lost, ends with an error."""
+    return item
+
+
+@MUTANTS.mutant(
+    "ANY-TOPIC-OF-THE-NAME",
+    ByTest("tests/unit/client/test_answers_lost.py::test_a_try_that_was_never_sent_leaves_no_doubt"),
+)
+def unsent_try_may_be_done(code: Code) -> None:
+    """A topic that another client has created counts as created by a request that no broker has got."""
+    code.replace(changes, "_UNSENT", ())

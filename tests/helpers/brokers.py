@@ -284,6 +284,15 @@ class Brokers(Interceptor):
         term = process and process.coordinators and process.coordinators.term_of(group_id)
         return term if term and term.acting else None
 
+    async def depose_controller(self, after_s: float) -> None:
+        """The session of the active controller ends that long after this has returned."""
+        controller = self.controller.controller
+        await self.until(lambda: controller is not None and controller.active, "a controller acts")
+        meta = self.controller.meta
+        assert meta is not None
+        session_id = meta.session_id
+        asyncio.get_running_loop().call_later(after_s, lambda: self.world.zookeeper.expire(session_id))
+
     async def depose(self) -> None:
         """The session of the coordinator ends, and until `coordinate` no broker takes its place."""
         old = self.coordinator()

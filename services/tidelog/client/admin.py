@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from tidelog.client.changes import ANSWER_SLACK_S, DEFAULT, TopicChanges
 from tidelog.client.connections import Bootstrap, ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.gate import Gate
 from tidelog.client.group_admin import GroupAdmin
@@ -11,7 +12,7 @@ from tidelog.client.log_admin import LogAdmin
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.client.offsets import FoundOffset, OffsetFinder
 from tidelog.client.reassignments import ReassignmentAdmin
-from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.names import validate_topic_name
 from tidelog.ports.net import Unary
@@ -24,22 +25,15 @@ from tidelog.wire.limits import parts_or_all
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 
-DEFAULT: Final = -1
-"""For partitions and replication factor: what the cluster's settings say."""
-_ANSWER_SLACK_S: Final = 1.0
-_RETRIED: Final = frozenset(
-    {ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
-)
-"""The controller was not reached, so nothing was done: ask again, by another broker."""
-
 
 class Admin:
     """Used as `async with Admin("host:port") as admin`, or with `start` and `stop`, in one event loop.
 
     `groups`, `logs` and `reassignments` have the rest of its calls. An error of one topic names it. Any call may raise
     ClusterUnreachable when no broker answers, NotControllerError when no controller is active for `request_timeout_ms`, and
-    ClientClosed after the end. A call that changes something raises UnknownServerError when its answer was lost: it may have
-    been done.
+    ClientClosed after the end. A call that changes something is repeated when its answer was lost, and what it then finds done
+    counts as done: a topic that exists as it was to be created, for instance. It raises UnknownServerError if no answer comes
+    in `request_timeout_ms`: it may have been done.
 
     Its parameters, of which wrong ones raise TypeError or ValueError:
 
@@ -63,6 +57,7 @@ class Admin:
         self._connections = Connections(self._gate)
         self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._limit_s)
         self._offsets = OffsetFinder(self._ports, self._connections, self._metadata, self._limit_s)
+        self._changes = TopicChanges(self._ports, self._metadata, self._limit_s, self.describe_topics)
         self.groups = GroupAdmin(self._ports, self._connections, self._metadata, self._limit_s)
         self.reassignments = ReassignmentAdmin(self._ports, self._metadata, self._limit_s)
         self.logs = LogAdmin(self._ports, self._connections, self._metadata, self._offsets, self._limit_s)
@@ -118,7 +113,7 @@ class Admin:
         created: list[m.CreatedTopic] = []
         for part in parts_or_all(m.CreateTopicsRequest, topics):
             request = m.CreateTopicsRequest(topics=part, timeout_ms=self._timeout_ms, validate_only=validate_only)
-            created += (await self._write(s.ADMIN_SERVICE_CREATE_TOPICS, request)).topics
+            created += await self._changes.create(request)
         return created
 
     async def delete_topic(self, name: str) -> None:
@@ -131,7 +126,7 @@ class Admin:
         deleted: list[m.DeletedTopic] = []
         for part in parts_or_all(m.DeleteTopicsRequest, names):
             request = m.DeleteTopicsRequest(names=part, timeout_ms=self._timeout_ms)
-            deleted += (await self._write(s.ADMIN_SERVICE_DELETE_TOPICS, request)).topics
+            deleted += await self._changes.delete(request)
         return deleted
 
     async def create_partitions(
@@ -150,7 +145,7 @@ class Admin:
             assignments=tuple(m.PartitionAssignment(partition=p, replicas=row) for p, row in enumerate(rows, first)),
         )
         request = m.CreatePartitionsRequest(topics=(new,), timeout_ms=self._timeout_ms, validate_only=validate_only)
-        (grown,) = (await self._write(s.ADMIN_SERVICE_CREATE_PARTITIONS, request)).topics
+        (grown,) = await self._changes.grow(request)
         _raise_for(f"topic {name!r}", grown.error_code, grown.error_message)
 
     async def alter_configs(
@@ -167,7 +162,7 @@ class Admin:
         request = m.IncrementalAlterConfigsRequest(
             topics=(topic,), timeout_ms=self._timeout_ms, validate_only=validate_only
         )
-        (altered,) = (await self._write(s.ADMIN_SERVICE_INCREMENTAL_ALTER_CONFIGS, request)).topics
+        (altered,) = await self._changes.alter(request)
         _raise_for(f"topic {name!r}", altered.error_code, altered.error_message)
 
     async def describe_configs(self, name: str) -> list[m.DescribedConfig]:
@@ -278,25 +273,8 @@ class Admin:
     async def _read(self, method: Unary[Req, Res], request: Req) -> Res:
         async for attempt in ADMIN.retrying(self._ports.clock, self._ports.rand, self._limit_s):
             with attempt:
-                answer = await self._metadata.call_any(method, request, self._limit_s + _ANSWER_SLACK_S, self._limit_s)
+                answer = await self._metadata.call_any(method, request, self._limit_s + ANSWER_SLACK_S, self._limit_s)
                 _raise_for(method.path.rpartition("/")[2], _code_of(answer), "")
-        return answer
-
-    async def _write(self, method: Unary[Req, Res], request: Req) -> Res:
-        """Tries again only where nothing was done: after a broker that could not be reached, or reached no controller."""
-        async for attempt in ADMIN.retrying(self._ports.clock, self._ports.rand, self._limit_s):
-            with attempt:
-                try:
-                    answer = await self._metadata.call_one(method, request, self._limit_s + _ANSWER_SLACK_S)
-                except TransportError as error:
-                    if error.status == "UNAVAILABLE":
-                        raise
-                    raise TidelogError(
-                        f"no answer to {method.path.rpartition('/')[2]} ({error}): it may have been done; "
-                        "look with `tidelog topics list`",
-                        ErrorCode.UNKNOWN_SERVER_ERROR,
-                    ) from error
-                _raise_if_not_reached(answer)
         return answer
 
 
@@ -316,12 +294,6 @@ def _code_of(answer: object) -> ErrorCode:
     code = getattr(answer, "error_code", ErrorCode.NONE)
     assert isinstance(code, ErrorCode)
     return code
-
-
-def _raise_if_not_reached(answer: object) -> None:
-    for item in getattr(answer, "topics", ()):
-        if item.error_code in _RETRIED:
-            raise TidelogError(item.error_message or f"topic {item.name!r}: {item.error_code.name}", item.error_code)
 
 
 def _raise_for(subject: str, code: ErrorCode, message: str) -> None:

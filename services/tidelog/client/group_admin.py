@@ -7,7 +7,7 @@ from typing import Final
 from tidelog.client.connections import ClientPorts, Connections
 from tidelog.client.coordinators import Coordinators, raise_if_elsewhere
 from tidelog.client.metadata import ClusterMetadata
-from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.errors import ErrorCode, RequestTimedOutError, TidelogError, TransportError
 from tidelog.ids import NO_OFFSET, Address, BrokerId, TopicPartition
 from tidelog.runtime.retry import COORDINATOR
 from tidelog.wire import messages as m
@@ -165,11 +165,14 @@ class GroupAdmin:
             with attempt:
                 try:
                     answer = await self._coordinators.call_once(group_id, s.COORDINATOR_SERVICE_DELETE_GROUPS, request)
-                except TransportError:
+                    _raise_for(group_id, answer.error_code, answer.error_message)
+                    (deleted,) = answer.results
+                    if deleted.error_code is ErrorCode.REQUEST_TIMED_OUT:
+                        _raise_for(group_id, deleted.error_code, deleted.error_message)
+                except (TransportError, RequestTimedOutError):
+                    self._coordinators.forget(group_id)
                     asked_in_vain = True
                     raise
-        _raise_for(group_id, answer.error_code, answer.error_message)
-        (deleted,) = answer.results
         if deleted.error_code is ErrorCode.GROUP_ID_NOT_FOUND and asked_in_vain:
             return  # an earlier try, whose answer was lost, has deleted it
         _raise_for(group_id, deleted.error_code, deleted.error_message)

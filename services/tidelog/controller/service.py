@@ -309,7 +309,7 @@ class ControllerRoutes:
             return refuse(TidelogError(said, ErrorCode.INVALID_REQUEST))
         wanted = request.timeout_ms / 1000 if request.timeout_ms else self._request_timeout_s
         timeout_s = wanted if context.remaining_s is None else min(wanted, context.remaining_s)
-        return await self._answer(api, event, refuse, code, timeout_s)
+        return await self._answer(api, event, refuse, code, timeout_s, repeatable=False)
 
     async def _answer(
         self,
@@ -318,6 +318,8 @@ class ControllerRoutes:
         refuse: Callable[[TidelogError], Res],
         code: Callable[[Any], ErrorCode],
         timeout_s: float | None = None,
+        *,
+        repeatable: bool = True,
     ) -> Res:
         began_at = self._clock.now()
         term = self._term()
@@ -326,7 +328,7 @@ class ControllerRoutes:
             if term is None or not term.acting:
                 raise TidelogError("this controller is not the active one", ErrorCode.NOT_CONTROLLER)
             async with asyncio.timeout(timeout_s):
-                answer = await term.ask(event)
+                answer = await term.ask(event, repeatable=repeatable)
         except TimeoutError:
             answer = refuse(TidelogError(f"not done within {timeout_s:.3f} s, it goes on", ErrorCode.REQUEST_TIMED_OUT))
         except TidelogError as error:

@@ -85,6 +85,15 @@ class _Queued:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that waits."""
+
+    answer: "asyncio.Future[Any]"
+    """With its cause."""
+    repeatable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Link:
     broker_epoch: int
     channel: BrokerChannel
@@ -119,7 +128,7 @@ class Term:
         self._lives: dict[str, int] = {}
         """Broker epochs by the names of registrations, as last read."""
         self._directories: dict[str, tuple[tuple[int, str], ...]] = {}
-        self._waiting: dict[Token, asyncio.Future[Any]] = {}
+        self._waiting: dict[Token, _Asked] = {}
         self._tokens = itertools.count(1)
         self._rounds = Rounds(self._on_written, self._on_told)
         self._tasks = Supervisor(f"controller epoch {elected.epoch}", self._on_failure)
@@ -171,24 +180,35 @@ class Term:
         finally:
             self._over.set()
             await self._tasks.stop()
-            for future in self._waiting.values():
-                if not future.done():
-                    future.set_exception(TidelogError("this controller has been deposed", ErrorCode.NOT_CONTROLLER))
+            self._refuse_waiting()
             self._metrics.standing_by()
         await self._tasks.wait()
 
-    async def ask(self, event: Callable[[Token], Event]) -> Any:
-        """The machine's answer to a request. TidelogError NOT_CONTROLLER when the term ends before there is one."""
+    async def ask(self, event: Callable[[Token], Event], *, repeatable: bool = True) -> Any:
+        """The machine's answer to a request.
+
+        TidelogError NOT_CONTROLLER when the term ends before there is one; or REQUEST_TIMED_OUT if it has begun with the
+        request, which may be done then, and must not be done twice (not `repeatable`).
+        """
         token = Token(next(self._tokens))
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
+        asked = self._waiting[token] = _Asked(asyncio.get_running_loop().create_future(), repeatable)
         try:
             self._put(event(token))
-            answer, cause = await future
+            answer, cause = await asked.answer
             CAUSE.set(cause)
             return answer
         finally:
             del self._waiting[token]
+
+    def _refuse_waiting(self) -> None:
+        queued = {getattr(each.event, "token", None) for each in self._queue}
+        for token, asked in self._waiting.items():
+            if asked.answer.done():
+                continue
+            text, code = "this controller has been deposed", ErrorCode.NOT_CONTROLLER
+            if not asked.repeatable and token not in queued:
+                text, code = f"{text}; it may have been done", ErrorCode.REQUEST_TIMED_OUT
+            asked.answer.set_exception(TidelogError(text, code))
 
     # tasks
 
@@ -315,9 +335,9 @@ class Term:
             case AskEnds():
                 self._tasks.start(f"controller question: broker {effect.broker_id}", self._ask_ends(effect))
             case Reply(token, answer):
-                future = self._waiting.get(Token(token))
-                if future is not None and not future.done():
-                    future.set_result((answer, CAUSE.get()))
+                asked = self._waiting.get(Token(token))
+                if asked is not None and not asked.answer.done():
+                    asked.answer.set_result((answer, CAUSE.get()))
             case MakePlan():
                 self._tasks.start("controller plan", self._plan(effect))
             case IsrsChanged(shrinks, expansions):

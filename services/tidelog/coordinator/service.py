@@ -349,7 +349,7 @@ def _not_deleted(group_id: str, error: TidelogError) -> m.DeletedGroup:
 async def _delete(term: Term, group_ids: Sequence[str]) -> dict[str, m.DeletedGroup]:
     request = m.DeleteGroupsRequest(group_ids=tuple(group_ids))
     try:
-        answer: m.DeleteGroupsResponse = await term.ask(lambda token: DeleteRequested(token, request))
+        answer: m.DeleteGroupsResponse = await term.ask(lambda token: DeleteRequested(token, request), repeatable=False)
     except TidelogError as error:
         return {group_id: _not_deleted(group_id, error) for group_id in group_ids}
     return {each.group_id: each for each in answer.results}

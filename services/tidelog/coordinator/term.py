@@ -121,6 +121,13 @@ class Surroundings:
     recorder: Recorder
 
 
+class _Asked(NamedTuple):
+    """A request that waits."""
+
+    answer: "asyncio.Future[Any]"
+    repeatable: bool
+
+
 class _Queued(NamedTuple):
     event: ev.Event
     cause: Origin | None = None
@@ -157,7 +164,7 @@ class Term:
         self._news = asyncio.Event()
         self._consumers: dict[ev.ConnectionId, Consumer] = {}
         self._connection_ids = connection_ids
-        self._waiting: dict[ev.Token, asyncio.Future[Any]] = {}
+        self._waiting: dict[ev.Token, _Asked] = {}
         self._tokens = itertools.count(1)
         self._infos: dict[str, tuple[m.BrokerInfo, ...]] = {}
         self._first_offsets: set[ev.WriteId] = set()
@@ -252,10 +259,7 @@ class Term:
             for consumer in self._consumers.values():
                 consumer.close()
             self._consumers.clear()
-            for future in self._waiting.values():
-                if not future.done():
-                    text = "this broker no longer coordinates the group"
-                    future.set_exception(TidelogError(text, ErrorCode.NOT_COORDINATOR))
+            self._refuse_waiting()
             self._metrics.deposed(self.shard)
             self._closed.set()
             await self._tasks.stop()
@@ -263,16 +267,29 @@ class Term:
 
     # requests
 
-    async def ask(self, event: Callable[[ev.Token], ev.Event]) -> Any:
-        """The machine's answer. TidelogError NOT_COORDINATOR when the term ends before there is one."""
+    async def ask(self, event: Callable[[ev.Token], ev.Event], *, repeatable: bool = True) -> Any:
+        """The machine's answer.
+
+        TidelogError NOT_COORDINATOR when the term ends before there is one; or REQUEST_TIMED_OUT if it has begun with the
+        request, which may be done then, and must not be done twice (not `repeatable`).
+        """
         token = ev.Token(next(self._tokens))
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
+        asked = self._waiting[token] = _Asked(asyncio.get_running_loop().create_future(), repeatable)
         try:
             self._put(event(token), CAUSE.get())
-            return await future
+            return await asked.answer
         finally:
             del self._waiting[token]
+
+    def _refuse_waiting(self) -> None:
+        queued = {getattr(each.event, "token", None) for each in self._queue}
+        for token, asked in self._waiting.items():
+            if asked.answer.done():
+                continue
+            text, code = "this broker no longer coordinates the group", ErrorCode.NOT_COORDINATOR
+            if not asked.repeatable and token not in queued:
+                text, code = f"{text}; it may have been done", ErrorCode.REQUEST_TIMED_OUT
+            asked.answer.set_exception(TidelogError(text, code))
 
     def connect(self, consumer: Consumer) -> ev.ConnectionId:
         """Its messages may arrive from now on."""
@@ -446,9 +463,9 @@ class Term:
                 if consumer is not None:
                     consumer.close()
             case Reply(token, response):
-                future = self._waiting.get(token)
-                if future is not None and not future.done():
-                    future.set_result(response)
+                asked = self._waiting.get(token)
+                if asked is not None and not asked.answer.done():
+                    asked.answer.set_result(response)
             case FindEnds(partitions):
                 self._tasks.start("coordinator ends", self._find_ends(partitions))
             case Resign(reason):

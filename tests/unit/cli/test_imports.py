@@ -33,6 +33,7 @@ OF_CLIENT = {
     "tidelog.cli.commands": {"configs", "get_offsets", "topics"},
     "tidelog.client": {
         "admin",
+        "changes",
         "connections",
         "coordinators",
         "errors",

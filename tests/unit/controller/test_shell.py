@@ -1,11 +1,13 @@
 """Whole controllers on the twins: elections, failures of brokers and of controllers, slow and stubborn brokers."""
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
 
 from helpers.requirements import requirement
-from tidelog.errors import ErrorCode
+from tidelog.controller.events import TopicsDeleteRequested
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.ports.authorizer import Operation, Resource
 from tidelog.ports.meta import Delete, SetData
@@ -407,6 +409,29 @@ async def test_a_controller_whose_znode_is_taken_away_serves_a_new_term(w: World
     await w.until(lambda: not w.controllers[1].active, "the term is over", SESSION_S / 2)
     await w.until(lambda: w.controllers[1].active, "it is elected again")
     assert w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2"
+
+
+async def test_a_deposed_controller_says_what_may_be_done(w: World) -> None:
+    """A request that it has begun with may be done, also by the next controller; one that waits in its queue is not."""
+    await cluster(w)
+    await w.create("t", partitions=1)
+    leader = w.states()[T0].leader
+    await w.until(lambda: T0 in w.brokers[leader].leads, "its leader is told")
+    w.zookeeper.stop()
+    begun = asyncio.ensure_future(w.create("begun"))
+    isr = asyncio.ensure_future(w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch}))
+    term = w.controllers[1].term
+    assert term is not None
+    await w.until(lambda: not term.acting, "its lease is out")
+    request = m.DeleteTopicsRequest(names=("begun",), timeout_ms=0)
+    queued = asyncio.ensure_future(term.ask(lambda token: TopicsDeleteRequested(request, token), repeatable=False))
+    w.zookeeper.expire(w.metas[1].session_id)
+    w.zookeeper.start()
+    assert await begun == [ErrorCode.REQUEST_TIMED_OUT]
+    assert (await isr).error_code is ErrorCode.NOT_CONTROLLER, "its leader asks the next one in any case"
+    with pytest.raises(TidelogError) as refused:
+        await queued
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
 async def test_an_expired_session_ends_the_term_at_once(w: World) -> None:

@@ -1,6 +1,7 @@
 """A coordinator's term over the twins of its ports: from the election to streams, offsets in the store and the end."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from helpers.requirements import requirement
 from tidelog.broker.groups import detection_s, group_snapshots
 from tidelog.coordinator import machine
-from tidelog.errors import ErrorCode
+from tidelog.coordinator.events import DeleteRequested
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import Delete, SetData
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -135,6 +137,32 @@ async def test_after_the_end_of_its_session_a_broker_clears_its_memory_and_stand
     await world.topic("events", partitions=6)
     newest = await world.member(host, "c2")
     await world.until(lambda: len(newest.partitions) == 3, "topics are watched in the new session")
+
+
+async def test_a_deposed_coordinator_says_what_may_be_deleted(world: World) -> None:
+    """A deletion that it has begun with may be done, and one in its queue is not. A commit may be repeated in any case."""
+    await world.topic()
+    host = await world.serving()
+    offset = m.OffsetInfo(topic="events", partition=0, offset=3, leader_epoch=-1)
+    fields = {"group_id": "h", "incarnation": 0, "coordinator_epoch": -1, "generation": -1, "number": 0}
+    commit = m.CommitOffsetsRequest(offsets=(offset,), **fields)
+    assert (await world.call(host, s.COORDINATOR_SERVICE_COMMIT_OFFSETS, commit)).error_code is E.NONE
+    host.meta.cut()
+    deletion = m.DeleteGroupsRequest(group_ids=("h",))
+    begun = asyncio.ensure_future(world.call(host, s.COORDINATOR_SERVICE_DELETE_GROUPS, deletion))
+    stored = asyncio.ensure_future(
+        world.call(host, s.COORDINATOR_SERVICE_COMMIT_OFFSETS, replace(commit, group_id="i"))
+    )
+    term = host.coordinators.terms[0]
+    await world.until(lambda: not term.acting, "its lease is out")
+    queued = asyncio.ensure_future(term.ask(lambda token: DeleteRequested(token, deletion), repeatable=False))
+    world.zookeeper.expire(host.meta.session_id)
+    host.meta.heal()
+    assert [each.error_code for each in (await begun).results] == [E.REQUEST_TIMED_OUT]
+    assert (await stored).error_code is E.NOT_COORDINATOR
+    with pytest.raises(TidelogError) as refused:
+        await queued
+    assert refused.value.code is E.NOT_COORDINATOR
 
 
 async def test_coord_10_a_fenced_write_ends_the_term(world: World) -> None:

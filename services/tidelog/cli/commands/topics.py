@@ -62,7 +62,7 @@ async def create(
     _check_positive("--replication-factor", replication_factor)
     assignment = _parse_assignment(replica_assignment)
     configs = parse.pairs("--config", config or ())
-    from tidelog.client.admin import DEFAULT as CLUSTER_DEFAULT
+    from tidelog.client.changes import DEFAULT as CLUSTER_DEFAULT
 
     created = None
     async with on.admin() as admin:
