@@ -12,6 +12,8 @@ from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
+from tidelog.controller import broker_desk
+from tidelog.controller.broker_desk import BrokerDesk
 from tidelog.controller.term import Term as ControllerTerm
 from tidelog.coordinator import machine, members, store
 from tidelog.coordinator.commits import Commits
@@ -366,3 +368,46 @@ def own_work_is_an_error(_: Any, __: bool, item: Any) -> Any:
 def unsent_try_may_be_done(code: Code) -> None:
     """A topic that another client has created counts as created by a request that no broker has got."""
     code.replace(changes, "_UNSENT", ())
+
+
+_PLANS: Final = "tests/unit/controller/test_large_plans.py::"
+
+
+@MUTANTS.mutant("PLAN-IN-ONE-WRITE", ByTest(f"{_PLANS}test_a_new_broker_gets_its_share_of_2000_topics"))
+def plan_is_one_part(code: Code) -> None:
+    """The whole plan for a broker that came is one write, however large it is."""
+    code.replace(broker_desk, "PART", 1_000_000)
+
+
+@MUTANTS.mutant("FULL-TOPIC", ByTest(f"{_PLANS}test_a_topic_of_too_many_moves_keeps_no_other_waiting"))
+@around(BrokerDesk, "done")
+def full_topic_ends_the_plan(original: Any, self: Any, event: Any, code: Any, message: str) -> None:
+    """A topic that can hold no more moves ends the plan for all topics."""
+    original(self, event, code, f"{message}!")
+
+
+@MUTANTS.mutant("UNFINISHED-PLAN", ByTest(f"{_PLANS}test_a_drain_of_2000_topics_outlives_its_controller"))
+@around(BrokerDesk, "go_on")
+def plan_ends_with_its_controller(*_: Any) -> None:
+    """A controller leaves a plan of which the one before it has written a part as it is."""
+
+
+@MUTANTS.mutant("WHOLE-PLAN-AGAIN", ByTest(f"{_PLANS}test_a_plan_outlives_what_does_not_concern_it"))
+@around(BrokerDesk, "_can_move")
+def any_change_needs_another_plan(original: Any, self: Any, job: Any, *moved: Any) -> bool:
+    """Everything is planned anew when a topic has come, grown or gone since the plan was made."""
+    now = {each.tp: each.target for each in self._state.partitions() if not self._is_going(each)}
+    job.skipped = job.skipped or now.keys() != job.current.keys()
+    can: bool = original(self, job, *moved)
+    return can
+
+
+@MUTANTS.mutant(
+    "HOPELESS-PLANS",
+    ByTest("tests/unit/controller/test_broker_desk.py::test_an_interrupted_plan_is_completed_when_it_can_be"),
+)
+@around(BrokerDesk, "_end")
+def plan_that_fails_is_made_at_once_again(original: Any, self: Any, *answer: Any) -> None:
+    """A plan of an earlier controller that cannot be made is made again at each event."""
+    original(self, *answer)
+    self._failed_with = None

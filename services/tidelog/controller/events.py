@@ -149,11 +149,13 @@ class ReassignmentRequested:
     answer: type[m.AlterPartitionReassignmentsResponse | m.AddBrokersResponse | m.DrainBrokersResponse] = (
         m.AlterPartitionReassignmentsResponse
     )
+    planning: bool | None = None
+    """True if other parts of a plan are missing after this one; None: it is no part."""
 
     @property
     def changes_placement(self) -> bool:
         throttles = self.request.leader_throttle or self.request.follower_throttle
-        return bool(self.drains or self.undrains or throttles)
+        return bool(self.drains or self.undrains or throttles) or self.planning is not None
 
     @property
     def made_here(self) -> bool:

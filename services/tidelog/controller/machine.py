@@ -124,8 +124,9 @@ class ControllerMachine:
             settle=self._settle,
             confirm=self._confirmed,
             unblock=self._unblock,
+            done=lambda *answer: self._brokers.done(*answer),
         )
-        self._brokers = BrokerDesk(self.state, self._out, self._topics.is_deleting)
+        self._brokers = BrokerDesk(self.state, self._out, self._topics.is_deleting, self._moves.checked)
 
     @property
     def suspects(self) -> frozenset[BrokerId]:
@@ -136,8 +137,14 @@ class ControllerMachine:
         if self._resigned:
             return []
         self._handle(event)
-        while (waited := self._turns.next()) is not None:
-            self._change_topics(waited)
+        self._brokers.go_on()
+        while True:
+            if (part := self._brokers.next_part()) is not None:
+                self._in_turn(part)
+            elif (waited := self._turns.next()) is not None:
+                self._change_topics(waited)
+            else:
+                break
         if not self._turns:
             self._moves.end_moves()
         return self._out.drain()
@@ -179,7 +186,7 @@ class ControllerMachine:
             case BrokersRequested():
                 self._in_turn(self._brokers.request(event))
             case Planned():
-                self._in_turn(self._brokers.planned(event))
+                self._brokers.planned(event)
             case DescribeRequested():
                 self._out.reply(Reply(event.token, self._describe(event.request)))
             case WritesDone():

@@ -96,7 +96,10 @@ class ReassignmentDesk:
         settle: Callable[[Partition], None],
         confirm: Callable[[Partition, PartitionState], None],
         unblock: Callable[[Partition], None],
+        done: Callable[[ReassignmentRequested, ErrorCode, str], None],
     ) -> None:
+        """`done`: called with what became of what was not asked for as a plan."""
+        self._done = done
         self._state = state
         self._out = out
         self._ineligible = ineligible
@@ -121,7 +124,7 @@ class ReassignmentDesk:
             names_none = not any(t.partitions or t.cancelled for t in event.request.topics)
             if names_none and not (event.made_here or event.changes_placement):
                 raise TidelogError("topics name no partition", ErrorCode.INVALID_REQUEST)
-            plan = self._checked(event.request)
+            plan = self.checked(event.request)
             placement = self._placement(event)
             throttled = placement is not None and (placement.leader_throttle or placement.follower_throttle)
             if throttled and not (plan or self._state.moving or event.made_here):
@@ -152,6 +155,7 @@ class ReassignmentDesk:
             tuple(sorted({*now.draining, *event.drains} - event.undrains)),
             _throttle("leader_throttle", request.leader_throttle, now.leader_throttle),
             _throttle("follower_throttle", request.follower_throttle, now.follower_throttle),
+            now.planning if event.planning is None else event.planning,
         )
         return None if wanted == now else wanted
 
@@ -159,7 +163,7 @@ class ReassignmentDesk:
         self._state.placement_being_written = True
         return PlacementWrite(placement, self._state.placement_version)
 
-    def _checked(self, request: m.AlterPartitionReassignmentsRequest) -> dict[str, dict[int, Assigned]]:
+    def checked(self, request: m.AlterPartitionReassignmentsRequest) -> dict[str, dict[int, Assigned]]:
         """What changes, by topic and partition. TidelogError: the whole plan is refused, with the field and the reason."""
         wanted: list[tuple[TopicPartition, tuple[int, ...] | None]] = []
         for topic in request.topics:
@@ -225,15 +229,11 @@ class ReassignmentDesk:
             raise TidelogError(f"replicas of {tp} {problem}", ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 
     def _answer(self, event: ReassignmentRequested, code: ErrorCode, message: str) -> None:
-        self._state.emptying.pop(event.token, None)
-        if event.answer is m.AlterPartitionReassignmentsResponse:
-            response = m.AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
-            self._out.reply(Reply(event.token, response))
+        if event.made_here:
+            self._done(event, code, message)
             return
-        # Who did not make the plan is told what it is.
-        kind = m.AddBrokersResponse if event.answer is m.AddBrokersResponse else m.DrainBrokersResponse
-        topics = event.request.topics if code is ErrorCode.NONE else ()
-        self._out.reply(Reply(event.token, kind(error_code=code, error_message=message, topics=topics)))
+        response = m.AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
+        self._out.reply(Reply(event.token, response))
 
     # the end of a move
 
@@ -248,7 +248,7 @@ class ReassignmentDesk:
         for partition in self._state.moving.values():
             self.consider(partition)
         now = self._state.placement
-        throttled = bool(now.leader_throttle or now.follower_throttle)
+        throttled = bool(now.leader_throttle or now.follower_throttle) and not now.planning
         if throttled and not self._state.moving and not self._state.placement_being_written:
             self._out.because(REASSIGNED)
             self._out.write(ReassignmentWrite((), placement=self._written(StoredPlacement(now.draining))))

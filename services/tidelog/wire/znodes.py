@@ -247,6 +247,8 @@ class StoredPlacement:
     """Bytes a second of what moves copy, for each broker that sends it; 0: no limit."""
     follower_throttle: int = 0
     """The same for each broker that takes it."""
+    planning: bool = False
+    """A plan for brokers that came or that go is not wholly written: the next controller completes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,13 +519,15 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
 
 def encode_placement(placement: StoredPlacement) -> bytes:
     throttles = {key: getattr(placement, key) for key in _THROTTLES if getattr(placement, key)}
-    return _dump({"version": _LAYOUT, "draining": list(placement.draining), **throttles})
+    planning = {"planning": True} if placement.planning else {}
+    return _dump({"version": _LAYOUT, "draining": list(placement.draining), **throttles, **planning})
 
 
 def decode_placement(data: bytes) -> StoredPlacement:
     def build(fields: Mapping[str, Any]) -> StoredPlacement:
         throttles = {key: _int(fields, key, high=_INT64_MAX) for key in _THROTTLES if key in fields}
-        return StoredPlacement(_row(_of(fields, "draining", list), "draining"), **throttles)
+        planning = _flag(fields, "planning")
+        return StoredPlacement(_row(_of(fields, "draining", list), "draining"), **throttles, planning=planning)
 
     return _decode(PLACEMENT, data, build)
 

@@ -38,6 +38,13 @@ def test_what_would_move_is_only_shown(tidelog: Tidelog, events: Driven) -> None
     assert rows(events) == BEFORE and drained(tidelog) == []
 
 
+def test_a_plan_of_many_topics_names_some_of_them(tidelog: Tidelog, cluster: Driven) -> None:
+    for number in range(60):
+        cluster.place(f"t{number:02d}", (1, 2))
+    told = tidelog("brokers", "drain", "2", "--dry-run").text
+    assert told.startswith("60 partitions would move: t00 (1), ") and told.endswith(", t49 (1) and 10 more topics\n")
+
+
 def test_brokers_that_are_not_alive_are_refused(tidelog: Tidelog, events: Driven) -> None:
     result = tidelog("cluster", "add-brokers", str(DEAD))
     assert (result.exit_code, result.error) == (1, "tidelog: brokers: 99 not alive (alive: 1, 2, 3)")

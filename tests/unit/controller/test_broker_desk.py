@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from helpers.requirements import requirement
 from tidelog.controller import describe
 from tidelog.controller.effects import PlacementWrite, ReassignmentWrite
+from tidelog.controller.events import Tick
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
@@ -197,14 +198,41 @@ def test_the_outcome_of_a_mark_is_unknown(c: Harness, lost: bool) -> None:
     assert refusal(c, again) == (ErrorCode.NONE, "") and draining(c) == ((3, 4) if lost else (4,))
 
 
-def test_a_plan_is_made_again_when_the_partitions_have_changed_meanwhile(c: Harness) -> None:
+@pytest.mark.parametrize("stored_first", [False, True])
+def test_what_moves_meanwhile_is_planned_again(c: Harness, stored_first: bool) -> None:
     token, _ = c.drain(2)
-    c.create(m.NewTopic(name="u", num_partitions=2, replication_factor=3))
-    c.run()
-    assert writes(c.plan()) == [] and len(c.plans) == 1 and token not in c.replies
+    c.move({0: (2, 1)})
+    if stored_first:
+        c.run()
     c.plan()
     c.run()
-    assert refusal(c, token) == (ErrorCode.NONE, "") and draining(c) == (2,)
+    assert len(c.plans) == 1 and token not in c.replies
+    node = znodes.decode_placement(c.store.znodes[znodes.PLACEMENT][0])
+    assert node == znodes.StoredPlacement((BrokerId(2),), planning=True)
+    c.plan()
+    c.run()
+    assert refusal(c, token) == (ErrorCode.NONE, "") and c.plans == []
+    assert all(2 not in row for row in targets(c))
+    assert not c.machine.state.placement.planning
+
+
+def test_an_interrupted_plan_is_completed_when_it_can_be(c: Harness) -> None:
+    """Its controller has died, and the next one finds too few brokers alive until another comes."""
+    c.drain(2)
+    c.move({0: (2, 1)})
+    c.plan()
+    c.run()
+    successor = Harness()
+    successor.store = c.store
+    successor.takes_over(snapshot_of(c.store, (B1,)), 3)
+    successor.plan()
+    successor.step(Tick(1.0))
+    assert successor.plans == [], "it is not planned again and again"
+    successor.brokers_are(B1, B3, B4)
+    successor.plan()
+    successor.run()
+    assert all(2 not in row for row in targets(c)) and not successor.machine.state.placement.planning
+    assert successor.plans == [] and successor.replies == {}
 
 
 def test_what_is_being_placed_on_a_broker_is_drained_with_it(c: Harness) -> None:
@@ -255,18 +283,19 @@ def test_two_drains_at_a_time_are_both_marked(c: Harness) -> None:
     second, _ = c.drain(4)
     while c.plans:
         c.plan()
-    c.run()
+        c.run()
     assert refusal(c, first) == refusal(c, second) == (ErrorCode.NONE, "")
     assert draining(c) == (3, 4) and stored(c).moves == {}
 
 
 def test_a_cluster_that_never_stands_still_refuses_in_the_end(c: Harness) -> None:
-    token, _ = c.add_brokers(3)
+    token, _ = c.drain(2)
     for number in range(5):
-        c.create(m.NewTopic(name=f"u{number}", num_partitions=1, replication_factor=1))
-        c.run()
+        c.move({0: ((1, 2) if number % 2 else (2, 1))})
         c.plan()
+        c.run()
     assert refusal(c, token)[0] is ErrorCode.REQUEST_TIMED_OUT and c.plans == []
+    assert not c.machine.state.placement.planning
 
 
 def test_bad_brokers_are_refused(c: Harness) -> None:

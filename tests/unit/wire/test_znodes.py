@@ -144,8 +144,9 @@ def test_a_damaged_topic_is_named(data: bytes) -> None:
 
 @pytest.mark.parametrize("throttles", [(0, 0), (5, 0), (0, 2**63 - 1)])
 def test_a_placement_is_read_as_it_was_written(throttles: tuple[int, int]) -> None:
-    placement = znodes.StoredPlacement((BrokerId(3),), *throttles)
-    assert znodes.decode_placement(znodes.encode_placement(placement)) == placement
+    for planning in (False, True):
+        placement = znodes.StoredPlacement((BrokerId(3),), *throttles, planning)
+        assert znodes.decode_placement(znodes.encode_placement(placement)) == placement
 
 
 def test_a_placement_of_whoever_knows_no_throttle_has_none() -> None:

@@ -29,6 +29,9 @@ WaitOption = Annotated[
     bool, typer.Option("--wait", help="Show how far it is until everything has moved, also what has begun before.")
 ]
 
+NAMED_MAX = 50
+"""Topics that are named in one line."""
+
 Ask = Callable[["ReassignmentAdmin"], Awaitable[Mapping["TopicPartition", Sequence[int]]]]
 
 
@@ -139,7 +142,9 @@ def _report(plan: Plan, output: Format, verb: str) -> None:
         print("Nothing has to move.")
     else:
         topics = Counter(tp.topic for tp in plan)
-        named = ", ".join(f"{name} ({count})" for name, count in sorted(topics.items()))
+        named = ", ".join(f"{name} ({count})" for name, count in sorted(topics.items())[:NAMED_MAX])
+        if (more := len(topics) - NAMED_MAX) > 0:
+            named += f" and {more} more topics"
         print(f"{len(plan)} partitions {verb}: {named}", flush=True)
 
 
