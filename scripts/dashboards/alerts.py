@@ -287,6 +287,17 @@ GROUPS: Final = (
         (SILENT,),
     ),
     Alert(
+        "UnreadableSettings",
+        "max by (path) (tidelog_controller_unreadable_znode) > 0",
+        0,
+        WARNING,
+        "The controller cannot read {{ $labels.path }}.",
+        "Something other than Tidelog has changed this znode. The controller goes on without it: brokers keep the settings of a "
+        "topic as they know them, drains and throttles cannot be changed, or no new producer ids are given out. Repair the "
+        "znode. The controller reads it again within seconds.",
+        (SILENT,),
+    ),
+    Alert(
         "NoMessageForTooLong",
         # A batch is no steady load, and a topic that is deleted has no counter.
         "sum by (topic) (increase(tidelog_records_in_total[10m])) == 0 "

@@ -12,8 +12,9 @@ from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
-from tidelog.controller import broker_desk
+from tidelog.controller import app, broker_desk
 from tidelog.controller.broker_desk import BrokerDesk
+from tidelog.controller.model import ClusterState, Topic
 from tidelog.controller.term import Term as ControllerTerm
 from tidelog.coordinator import machine, members, store
 from tidelog.coordinator.commits import Commits
@@ -411,3 +412,38 @@ def plan_that_fails_is_made_at_once_again(original: Any, self: Any, *answer: Any
     """A plan of an earlier controller that cannot be made is made again at each event."""
     original(self, *answer)
     self._failed_with = None
+
+
+_UNREAD: Final = "tests/unit/controller/test_unread_znodes.py::"
+
+
+@MUTANTS.mutant("UNREAD-IS-EMPTY", ByTest(f"{_UNREAD}test_settings_that_cannot_be_read_stay_as_they_are"))
+@around(Topic, "published_to")
+def unknown_settings_are_the_defaults(_: Any, self: Any, __: Any) -> Any:
+    """A controller tells brokers that a topic whose settings it cannot read has none of its own."""
+    return self.published()
+
+
+@MUTANTS.mutant("UNREAD-IS-UNSAID", ByTest(f"{_UNREAD}test_a_broker_that_knows_no_settings_deletes_nothing"))
+@around(Topic, "published_to")
+def new_broker_is_told_no_settings(_: Any, self: Any, __: Any) -> Any:
+    """A broker that has just started is told nothing of a topic whose settings cannot be read, and takes the defaults."""
+    return self.published() if self.unread is None else None
+
+
+@MUTANTS.mutant("UNREAD-IS-WRITTEN", ByTest(f"{_UNREAD}test_a_placement_that_cannot_be_read_is_not_changed"))
+@around(ClusterState, "check_read")
+def unknown_settings_are_changed(*_: Any) -> None:
+    """A controller changes settings that it cannot read, as if there were none."""
+
+
+@MUTANTS.mutant("REPAIRED-UNNOTICED", ByTest(f"{_UNREAD}test_settings_that_cannot_be_read_stay_as_they_are"))
+@around(ControllerTerm, "_watch_unread")
+async def repaired_settings_wait_for_the_next_controller(*_: Any) -> None:
+    """Settings that are repaired are read by the next controller only."""
+
+
+@MUTANTS.mutant("EPOCHS-RISE", ByTest(f"{_UNREAD}test_terms_that_fail_come_ever_less_often"))
+def terms_fail_twice_a_second(code: Code) -> None:
+    """A controller that cannot begin stands for election again at once, and the epoch grows each time."""
+    code.replace(app, "STAND_AGAIN_MAX_S", app.STAND_AGAIN_S)

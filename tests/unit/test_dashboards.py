@@ -20,6 +20,7 @@ from dashboards.rules import RECORDINGS
 from dashboards.zoom import GAP_S, POINTS_MAX, SCRAPE_S, Zoom
 from helpers.scripts import load_script
 from tidelog.chaos.metrics import ChaosMetrics
+from tidelog.controller.__main__ import UnreadZnodes
 from tidelog.exporter.mntr import KEPT
 from tidelog.pipeline.jobs.metrics import PipelineMetrics
 from tidelog.runtime.agent_metrics import NOT_STARTED, AgentMetrics
@@ -50,6 +51,7 @@ def families() -> set[str]:
     BrokerMetrics(brokers).watch_partitions(lambda: [], lambda: [], 1)
     brokers.register(GroupCollector(lambda: [], 1, 1))
     ControllerMetrics(controllers)
+    UnreadZnodes(controllers)
     AgentMetrics(agents).watch(lambda: NOT_STARTED, (), loop=None)
     TrafficMetrics(traffic).watch_ack_gaps(dict, loop=None)
     ChaosMetrics(chaos)

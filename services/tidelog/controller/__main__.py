@@ -1,8 +1,9 @@
 """`python -m tidelog.controller`: one controller process, set by TIDELOG_* variables and a TOML file."""
 
 import sys
+from collections.abc import Collection
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 
 from tidelog.config import ControllerSettings, load
 from tidelog.controller.app import Controller
@@ -17,6 +18,20 @@ ANSWER_BYTES = 50 << 20
 """The limit that brokers have by default. A description of 100,000 partitions has about 5 MB."""
 
 
+class UnreadZnodes:
+    """Shows which znodes the active controller cannot read and does without."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        text = "1 for each znode of settings that the active controller cannot read, by its path."
+        self._gauge = Gauge("tidelog_controller_unreadable_znode", text, ["path"], registry=registry)
+
+    def show(self, paths: Collection[str]) -> None:
+        """Shows these, and no others."""
+        self._gauge.clear()
+        for path in paths:
+            self._gauge.labels(path).set(1)
+
+
 async def serve(supervisor: Supervisor) -> None:
     settings = load(ControllerSettings)
     name = f"controller-{settings.controller_id}"
@@ -25,7 +40,7 @@ async def serve(supervisor: Supervisor) -> None:
     metrics = ControllerMetrics(registry)
     connections = descriptors.connections_max(descriptors.raise_limit(), files=0, listeners=1)
     ports = real_ports(name, settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES, connections=connections)
-    controller = Controller(settings, ports, supervisor, metrics)
+    controller = Controller(settings, ports, supervisor, metrics, UnreadZnodes(registry).show)
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry, controller.unwell)
     try:

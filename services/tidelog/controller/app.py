@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Collection
 from typing import Final
 
 from tidelog import topic_config
@@ -12,7 +13,6 @@ from tidelog.controller.term import Term
 from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError, SessionState
 from tidelog.ports.net import Server
-from tidelog.ports.recorder import Cause
 from tidelog.release import RELEASE
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.authorization import guarded
@@ -28,7 +28,9 @@ from tidelog.wire import znodes
 log = logging.getLogger(__name__)
 
 STAND_AGAIN_S: Final = 0.5
-"""Between the end of a term and the next try, so that the other controller comes first and a damaged znode costs no CPU."""
+"""Between the end of a term and the next try, so that the other controller comes first."""
+STAND_AGAIN_MAX_S: Final = 8.0
+"""The same after terms that could not begin, for a damaged znode; it doubles with each of them."""
 
 STOP_GRACE_S: Final = 1.0
 READ_AGAIN_S: Final = 0.1
@@ -38,8 +40,15 @@ class Controller:
     """The same class runs in production and in the simulator; only the ports differ."""
 
     def __init__(
-        self, settings: ControllerSettings, ports: Ports, supervisor: Supervisor, metrics: ControllerMetrics
+        self,
+        settings: ControllerSettings,
+        ports: Ports,
+        supervisor: Supervisor,
+        metrics: ControllerMetrics,
+        show_unread: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
+        """`show_unread`: called with all znodes that cannot be read, whenever they are others."""
+        self._show_unread = show_unread
         self._settings = settings
         self._ports = ports
         self._supervisor = supervisor
@@ -100,7 +109,7 @@ class Controller:
             self.term.end("the ZooKeeper session expired")
 
     async def _stand(self) -> None:
-        standing_by = False
+        standing_by, pause_s = False, STAND_AGAIN_S
         while True:
             payload = self._payload()
             try:
@@ -116,21 +125,28 @@ class Controller:
                 await self._until_vacant()
                 continue
             standing_by = False
-            resigned = await self._serve(elected, payload)
+            term = await self._serve(elected, payload)
             # The ephemeral may still be ours; another term needs another epoch, so that the last one is fenced.
-            await resign(self._ports.meta, znodes.CONTROLLER, self._ports.recorder, resigned)
-            await self._ports.clock.sleep(STAND_AGAIN_S)
+            await resign(self._ports.meta, znodes.CONTROLLER, self._ports.recorder, term.resigned)
+            pause_s = STAND_AGAIN_S if term.has_acted else min(2 * pause_s, STAND_AGAIN_MAX_S)
+            await self._ports.clock.sleep(pause_s)
 
-    async def _serve(self, elected: zk_patterns.Elected, payload: bytes) -> Cause | None:
-        """Returns the event of the end of its term."""
+    async def _serve(self, elected: zk_patterns.Elected, payload: bytes) -> Term:
+        """Returns its term when it is over."""
         term = self.term = Term(
-            elected, payload, ControllerMachine(self._machine_settings()), self._settings, self._ports, self._metrics
+            elected,
+            payload,
+            ControllerMachine(self._machine_settings()),
+            self._settings,
+            self._ports,
+            self._metrics,
+            self._show_unread,
         )
         try:
             await term.run()
         finally:
             self.term = None
-        return term.resigned
+        return term
 
     async def _until_vacant(self) -> None:
         changed = asyncio.Event()

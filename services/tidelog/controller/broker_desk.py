@@ -17,10 +17,11 @@ from tidelog.controller.effects import MakePlan, Reply
 from tidelog.controller.events import BrokersRequested, Planned, ReassignmentRequested, Token
 from tidelog.controller.model import ClusterState, Partition
 from tidelog.controller.outbox import Outbox
-from tidelog.controller.reassignment import TOO_LARGE
+from tidelog.controller.reassignment import DRAINED, TOO_LARGE
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
+from tidelog.wire import znodes
 
 TRIES: Final = 5
 """Plans that are made for one request before it is given up."""
@@ -269,6 +270,7 @@ class BrokerDesk:
         self._out.reply(Reply(token, _kind(request)(error_code=code, error_message=message, topics=topics)))
 
     def _check(self, request: m.AddBrokersRequest | m.DrainBrokersRequest) -> None:
+        self._state.check_read(znodes.PLACEMENT, DRAINED)
         ids = _ids(request)
         if not ids:
             raise TidelogError("no broker is named", ErrorCode.INVALID_REQUEST)

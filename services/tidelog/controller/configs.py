@@ -90,6 +90,7 @@ class ConfigDesk:
             )
         if not wanted.changes:
             raise TidelogError("changes: empty, at least one is needed", ErrorCode.INVALID_REQUEST)
+        self._state.check_read(znodes.topic_config_path(wanted.name), f"the settings of topic {wanted.name!r}")
         configs = topic_config.altered(topic.configs, wanted.changes)
         config = self._parse_config(topic_config.known(configs))
         if configs.get(MAX_MESSAGE_BYTES) != topic.configs.get(MAX_MESSAGE_BYTES):

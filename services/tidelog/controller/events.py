@@ -31,6 +31,8 @@ class StoredTopic:
     moves: Mapping[int, Move] = field(default_factory=dict)
     config_version: int = 0
     """Of the znode of its settings, if there is one."""
+    unread: int | None = None
+    """Zxid of the last write of its settings, if they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Snapshot:
     """The last block that was given away, with its znode's version; None before the first."""
     placement: tuple[StoredPlacement, int] | None = None
     """With its znode's version; None before the first drain."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Znodes of settings that cannot be read, by path, and why: what is left out here is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

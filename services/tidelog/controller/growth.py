@@ -80,6 +80,7 @@ class GrowthDesk:
             raise TidelogError(f"topic {wanted.name!r} is being deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if wanted.name in self._growths:
             raise TidelogError(f"topic {wanted.name!r} is just getting more partitions", ErrorCode.INVALID_REQUEST)
+        self._state.check_read(znodes.topic_config_path(wanted.name), f"the settings of topic {wanted.name!r}")
         present = tuple(partition.replicas for partition in topic.partitions)
         # What moves counts as moved: its replicas are the union of before and after.
         added = placement.grow(wanted, [each.target for each in topic.partitions], self._state.open_brokers())

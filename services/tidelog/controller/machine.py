@@ -220,12 +220,14 @@ class ControllerMachine:
                 has_config_node=stored.has_config_node,
                 version=stored.version,
                 config_version=stored.config_version,
+                unread=stored.unread,
             )
             self.state.add_topic(topic, stored.replicas, stored.moves)
             for partition, state in zip(topic.partitions, stored.states, strict=True):
                 self.state.set_state(partition, state)
         if event.snapshot.placement is not None:
             self.state.placement, self.state.placement_version = event.snapshot.placement
+        self.state.unread.update(event.snapshot.unread)
         self._producer_ids.restored(event.snapshot.producer_ids)
         for name in event.snapshot.deletions:
             self._topics.marked(name)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
@@ -12,7 +12,7 @@ from tidelog.release import RELEASE, Release
 from tidelog.sizes import UNREGISTERED, Carried, check_topic
 from tidelog.topic_config import MAX_MESSAGE_BYTES, UNCLEAN_ELECTION, TopicConfig
 from tidelog.wire import messages as m
-from tidelog.wire.znodes import NO_VERSION, Move, StoredPlacement, StoredState
+from tidelog.wire.znodes import NO_VERSION, Move, StoredPlacement, StoredState, topic_config_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,10 @@ class Proposal:
     wanted: m.LeaderAndIsr
 
 
+_KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+"""Settings with which no record is ever deleted."""
+
+
 @dataclass(slots=True, eq=False)
 class Topic:
     name: str
@@ -116,6 +120,8 @@ class Topic:
     """Its znode is being written; at most one such write at a time."""
     config_version: int = 0
     """Of the znode of its settings, if there is one: a change of them is written on condition of it."""
+    unread: int | None = None
+    """Zxid of the last write of its settings, which cannot be read."""
     deleting: bool = False
     """Its deletion is stored: nobody elects, writes or publishes for it any more."""
 
@@ -130,7 +136,20 @@ class Topic:
         return {each.tp.partition: each.move for each in self.partitions if each.move is not None}
 
     def published(self) -> m.TopicState:
-        entries = tuple(m.ConfigEntry(key=key, value=value) for key, value in sorted(self.configs.items()))
+        return self._published(self.configs)
+
+    def published_to(self, broker: Broker) -> m.TopicState | None:
+        """The settings that a broker is told. None: they cannot be read, and it keeps those that it was told before.
+
+        One that may have been told none would take the defaults, and might delete what is to be kept.
+        """
+        if self.unread is None:
+            return self.published()
+        is_new = broker.epoch > self.unread or any(broker.broker_id in each.adding for each in self.partitions)
+        return self._published(_KEEP_ALL) if is_new else None
+
+    def _published(self, configs: Mapping[str, str]) -> m.TopicState:
+        entries = tuple(m.ConfigEntry(key=key, value=value) for key, value in sorted(configs.items()))
         return m.TopicState(topic=self.name, topic_id=self.topic_id, configs=entries)
 
 
@@ -260,6 +279,8 @@ class ClusterState:
         self.placement_being_written = False
         self.emptying: dict[int, frozenset[BrokerId]] = {}
         """Brokers that are to be drained, by the token of a request that is not answered yet."""
+        self.unread: dict[str, str] = {}
+        """Znodes of settings that cannot be read, and why."""
         self.topics: dict[str, Topic] = {}
         self.leaders: Counter[BrokerId] = Counter()
         self.partition_count = 0
@@ -291,6 +312,12 @@ class ClusterState:
         """INVALID_CONFIG when `configs`, which `config` is made of, allow a batch that some live broker cannot carry."""
         if MAX_MESSAGE_BYTES in configs:
             check_topic(config.max_message_bytes, {each: broker.carried for each, broker in self.brokers.items()})
+
+    def check_read(self, path: str, what: str) -> None:
+        """UNKNOWN_SERVER_ERROR, beginning with `what` ("the settings of topic 't'"), if that znode cannot be read."""
+        if path in self.unread:
+            message = f"{what} cannot be read: {self.unread[path]}; repair this znode"
+            raise TidelogError(message, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def live_brokers(self) -> tuple[m.LiveBroker, ...]:
         """As brokers are told."""
@@ -379,6 +406,7 @@ class ClusterState:
 
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
+        self.unread.pop(topic_config_path(name), None)
         for partition in topic.partitions:
             self.moving.pop(partition.tp, None)
             self._count(partition, -1)

@@ -219,7 +219,7 @@ class Outbox:
                 full=full,
                 partition_states=tuple(self._published(partition) for partition in here),
                 live_brokers=live,
-                topic_states=tuple(topic.published() for topic in topics.values()),
+                topic_states=tuple(filter(None, (topic.published_to(broker) for topic in topics.values()))),
                 leader_throttle=self._state.placement.leader_throttle,
                 follower_throttle=self._state.placement.follower_throttle,
             ),

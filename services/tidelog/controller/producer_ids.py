@@ -38,6 +38,9 @@ class ProducerIdDesk:
         if broker is None or broker.epoch != event.request.broker_epoch:
             self._refuse(event.token, ErrorCode.STALE_BROKER_EPOCH)
             return
+        if znodes.PRODUCER_IDS in self._state.unread:  # none may be given twice, and which one is next is not known
+            self._refuse(event.token, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         self._waiting.append((event.token, asker))
         self._write_next()
 

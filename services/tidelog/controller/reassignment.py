@@ -40,6 +40,9 @@ ENDS_MAX: Final = 100
 
 TOO_LARGE: Final = "the plan is too large for one write: make several of it"
 
+DRAINED: Final = "which brokers are being drained"
+"""The content of the placement, in messages."""
+
 NO_THROTTLE: Final = -1
 
 Assigned = tuple[tuple[BrokerId, ...], Move | None]
@@ -150,6 +153,8 @@ class ReassignmentDesk:
 
     def _placement(self, event: ReassignmentRequested) -> StoredPlacement | None:
         """What changes of it; None: nothing."""
+        if event.changes_placement:
+            self._state.check_read(znodes.PLACEMENT, DRAINED)
         now, request = self._state.placement, event.request
         wanted = StoredPlacement(
             tuple(sorted({*now.draining, *event.drains} - event.undrains)),

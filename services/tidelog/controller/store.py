@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog.controller.effects import Examinable, Outcome, WriteGroup
 from tidelog.controller.events import Snapshot, StoredTopic
@@ -34,6 +34,8 @@ from tidelog.release import RELEASE, obstacle
 from tidelog.wire import znodes
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 IN_FLIGHT_MAX: Final = 8
 """Multis under way at once (performance 4.5)."""
@@ -182,7 +184,7 @@ def _owner(batch: Sequence[tuple[WriteGroup, list[Op]]], index: int) -> int:
 
 async def read_snapshot(meta: Meta) -> Snapshot:
     """Everything a new controller must know, after a sync. BadZnode: it must not act, for brokers would delete what it
-    cannot read (HOLE-10)."""
+    cannot read (HOLE-10). Settings that cannot be read are left out, and said to be (`Snapshot.unread`)."""
     await meta.sync(znodes.TOPICS)
     names = _valid(await meta.children(znodes.TOPICS))
     deletions = await meta.children(znodes.DELETE_TOPICS)
@@ -200,32 +202,39 @@ async def read_snapshot(meta: Meta) -> Snapshot:
     await _check_missing(meta, [each for each, state in zip(partitions, found, strict=True) if state is None])
     states = iter(found)
     stored = []
+    unread: dict[str, str] = {}
     for name, topic, node in zip(names, topics, configs, strict=True):
         assignment = assignments.get(name)
         if topic is None or assignment is None:
             continue
+        path = znodes.topic_config_path(name)
+        settings = _settings(path, node, partial(znodes.decode_topic_config, name), unread)
         stored.append(
             StoredTopic(
                 name=name,
                 topic_id=assignment.topic_id,
                 replicas=assignment.partitions,
                 states=tuple(_state(name, index, next(states)) for index in range(len(assignment.partitions))),
-                configs={} if node is None else znodes.decode_topic_config(name, node[0]),
+                configs=settings or {},
                 has_config_node=node is not None,
                 version=topic[1].version,
                 moves=assignment.moves,
                 config_version=0 if node is None else node[1].version,
+                unread=node[1].mzxid if node is not None and path in unread else None,
             )
         )
     alive = {name: node for name, node in zip(brokers, registrations, strict=True) if node is not None}
     paths = [f"{znodes.BROKER_DIRECTORIES}/{name}" for name in alive]
     block, placement, *directories = await meta.get_many([znodes.PRODUCER_IDS, znodes.PLACEMENT, *paths])
+    ids = _settings(znodes.PRODUCER_IDS, block, znodes.decode_producer_ids, unread)
+    placed = _settings(znodes.PLACEMENT, placement, znodes.decode_placement, unread)
     return Snapshot(
         brokers=brokers_of(alive, _directories(zip(alive, directories, strict=True))),
         topics=tuple(stored),
         deletions=tuple(deletions),
-        producer_ids=None if block is None else (znodes.decode_producer_ids(block[0]), block[1].version),
-        placement=None if placement is None else (znodes.decode_placement(placement[0]), placement[1].version),
+        producer_ids=None if block is None or ids is None else (ids, block[1].version),
+        placement=None if placement is None or placed is None else (placed, placement[1].version),
+        unread=unread,
     )
 
 
@@ -238,6 +247,33 @@ def _valid(names: Sequence[str]) -> list[str]:
         except TidelogError as error:
             log.error("%s is left out: %s", znodes.topic_path(name), error)
     return found
+
+
+def _settings(
+    path: str, node: tuple[bytes, Stat] | None, decode: Callable[[bytes], T], unread: dict[str, str]
+) -> T | None:
+    """None if there is no such znode, or it cannot be read, which is then in `unread`."""
+    try:
+        return None if node is None else decode(node[0])
+    except znodes.BadZnode as error:
+        unread[path] = str(error)
+        return None
+
+
+async def is_any_readable(meta: Meta, unread: Iterable[str]) -> bool:
+    """Returns whether one of these znodes, which could not be read, can be read now, or is gone."""
+    paths = list(unread)
+    still: dict[str, str] = {}
+    for path, node in zip(paths, await meta.get_many(paths), strict=True):
+        decode = _DECODE.get(path) or partial(znodes.decode_topic_config, path.rpartition("/")[2])
+        _settings(path, node, decode, still)
+    return len(still) < len(paths)
+
+
+_DECODE: Final[Mapping[str, Callable[[bytes], object]]] = {
+    znodes.PRODUCER_IDS: znodes.decode_producer_ids,
+    znodes.PLACEMENT: znodes.decode_placement,
+}
 
 
 async def _check_missing(meta: Meta, partitions: list[tuple[str, int]]) -> None:

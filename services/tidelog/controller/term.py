@@ -9,7 +9,7 @@ import functools
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,7 +49,15 @@ from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.model import Broker
 from tidelog.controller.record import FAILOVER, record_choices, record_step, record_suspicions
 from tidelog.controller.rounds import TAKE_OVER, Round, Rounds
-from tidelog.controller.store import Directories, FencedStore, Results, brokers_of, read_directories, read_snapshot
+from tidelog.controller.store import (
+    Directories,
+    FencedStore,
+    Results,
+    brokers_of,
+    is_any_readable,
+    read_directories,
+    read_snapshot,
+)
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.bundle import Ports
@@ -72,6 +80,8 @@ TICK_S: Final = 1.0
 READ_AGAIN_S: Final = 0.1
 ASK_ENDS_S: Final = 2.0
 """Time that an unclean election waits for a broker that does not say how far its logs go."""
+REPAIRED_S: Final = 5.0
+"""Between two looks at settings that could not be read."""
 RECONCILE_S: Final = 30.0
 """Registrations are read again at least this often, whatever the watch says (HOLE-41)."""
 
@@ -110,6 +120,7 @@ class Term:
         settings: ControllerSettings,
         ports: Ports,
         metrics: ControllerMetrics,
+        show_unread: Callable[[Collection[str]], None],
     ) -> None:
         """`payload` is what /controller holds: the lease writes it again and again."""
         self._elected = elected
@@ -118,9 +129,11 @@ class Term:
         self._ports = ports
         self._clock = ports.clock
         self._metrics = metrics
+        self._show_unread = show_unread
         self._over = asyncio.Event()
         self.resigned: Cause | None = None
         """The event of its end."""
+        self.has_acted = False
         self._acting = False
         self._queue: deque[_Queued] = deque()
         self._news = asyncio.Event()
@@ -181,6 +194,7 @@ class Term:
             self._over.set()
             await self._tasks.stop()
             self._refuse_waiting()
+            self._show_unread(())
             self._metrics.standing_by()
         await self._tasks.wait()
 
@@ -230,6 +244,8 @@ class Term:
                 log.error("cannot take over: %s; repair or delete this znode", error)
                 self.end("a znode is damaged")
                 return
+        for problem in snapshot.unread.values():
+            log.error("%s; it goes on without: repair this znode", problem)
         loaded = m.ControllerLoaded(
             controller_epoch=self._elected.epoch, topics=len(snapshot.topics), brokers=len(snapshot.brokers)
         )
@@ -237,12 +253,29 @@ class Term:
         self._lives = {str(each.broker_id): each.epoch for each in snapshot.brokers}
         self._directories = {str(each.broker_id): each.directories for each in snapshot.brokers}
         self._put(Elected(self._elected.epoch, snapshot), self._clock.now() - won_at)
-        self._acting = True
+        self._acting = self.has_acted = True
         self._metrics.became_active(self._elected.epoch, self._clock.now() - won_at)
         self._tasks.start("controller store", self._store.run())
         self._tasks.start("controller brokers", self._watch_brokers())
         self._tasks.start("controller ticks", self._tick())
+        if snapshot.unread:
+            self._tasks.start("controller unread znodes", self._watch_unread(snapshot.unread))
         await self._run_events()
+
+    async def _watch_unread(self, unread: Iterable[str]) -> None:
+        """Ends the term when settings that could not be read are repaired: the next one reads and tells them."""
+        paths = set(unread)
+        while paths:
+            self._show_unread(paths)
+            await self._clock.sleep(REPAIRED_S)
+            paths &= self._machine.state.unread.keys()  # those of a deleted topic are gone
+            try:
+                if await is_any_readable(self._ports.meta, paths):
+                    self.end("a znode that could not be read is repaired")
+                    return
+            except MetaError as error:
+                log.info("cannot look at damaged znodes: %r; again", error)
+        self._show_unread(())
 
     async def _watch_brokers(self) -> None:
         async for nodes in zk_patterns.watch_children(self._ports.meta, znodes.BROKER_IDS, reconcile_s=RECONCILE_S):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry
 
 from tidelog.config import ControllerSettings
+from tidelog.controller.__main__ import UnreadZnodes
 from tidelog.controller.app import Controller
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, BrokerId, TopicPartition
@@ -164,7 +165,9 @@ class World:
             request_timeout_ms=3000,
             **settings,
         )
-        controller = Controller(config, ports, process.supervisor, ControllerMetrics(registry))
+        controller = Controller(
+            config, ports, process.supervisor, ControllerMetrics(registry), UnreadZnodes(registry).show
+        )
         self.controllers[number] = controller
         await process.start("start", controller.start())
         return controller
