@@ -25,7 +25,7 @@ from tidelog.coordinator.members import Members
 from tidelog.coordinator.rebalance import Rebalancer
 from tidelog.coordinator.term import Term
 from tidelog.coordinator.topics import TopicWatcher
-from tidelog.errors import TidelogError, TransportError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.pipeline import admission
 from tidelog.runtime.clock import RetentionClock
 from tidelog.wire import limits
@@ -447,3 +447,38 @@ async def repaired_settings_wait_for_the_next_controller(*_: Any) -> None:
 def terms_fail_twice_a_second(code: Code) -> None:
     """A controller that cannot begin stands for election again at once, and the epoch grows each time."""
     code.replace(app, "STAND_AGAIN_MAX_S", app.STAND_AGAIN_S)
+
+
+_FOREIGN: Final = "tests/unit/coordinator/test_foreign_members.py::"
+
+
+@MUTANTS.mutant("ASSIGNOR-OF-THE-FIRST", ByTest(f"{_FOREIGN}test_a_member_alone_chooses_the_assignor"))
+@around(Members, "_connect")
+def assignor_stays_with_the_member(original: Any, self: Any, event: Any, group: Any, *of: Any, **how: Any) -> None:
+    """A static member that starts again alone in its group has the assignor that it had before, whatever it asks for."""
+    before = group.assignor
+    original(self, event, group, *of, **how)
+    if of[0].before is not None:
+        group.assignor = before
+
+
+@MUTANTS.mutant("REFUSED-IS-STARTED", ByTest(f"{_FOREIGN}test_a_member_that_cannot_start_has_not_started"))
+@around(Rebalancer, "started")
+def start_that_failed_counts(original: Any, self: Any, group: Any, member: Any, response: Any) -> None:
+    """A member that answers a Start with an error counts as started."""
+    original(self, group, member, replace(response, error_code=ErrorCode.NONE))
+
+
+@MUTANTS.mutant("REFUSED-IS-STOPPED", ByTest(f"{_FOREIGN}test_a_member_that_cannot_stop_has_not_stopped"))
+@around(Rebalancer, "stopped")
+def stop_that_failed_counts(original: Any, self: Any, group: Any, member: Any, response: Any, number: int) -> None:
+    """A partition that a member could not stop is given to another one."""
+    original(self, group, member, replace(response, error_code=ErrorCode.NONE), number)
+
+
+@MUTANTS.mutant("UNASKED-OFFSETS", ByTest(f"{_FOREIGN}test_only_members_with_auto_commit_report_offsets"))
+@around(Commits, "report")
+def offsets_are_stored_unasked(original: Any, self: Any, group: Any, member: Any, *report: Any) -> None:
+    """Offsets of a member that commits by itself are stored from its pings, too."""
+    with altered(member, request=replace(member.request, auto_commit=True)):
+        original(self, group, member, *report)

@@ -87,6 +87,10 @@ class Commits:
 
     def report(self, group: Group, member: Member, what: str, number: int, offsets: Iterable[m.OffsetInfo]) -> None:
         """Of a ping, a stop or a leave, whose generation has been compared."""
+        offsets = tuple(offsets)
+        if offsets and member.request is not None and not member.request.auto_commit:
+            self._desk.refused(what, ErrorCode.INVALID_REQUEST)
+            return
         for each in offsets:
             tp = TopicPartition(each.topic, each.partition)
             code, _ = self._fence(group, member, tp, each)

@@ -295,8 +295,6 @@ class Members:
         )
         group.members[request.consumer_id] = member
         group.empty_since_ms = -1
-        if was_empty:
-            group.assignor = request.assignor or self._desk.limits.default_assignor
         self._connect(event, group, member, request, subscription, returned=False)
         if known is None:
             delay_s = self._desk.limits.initial_delay_s if was_empty else self._desk.limits.join_delay_s
@@ -335,6 +333,8 @@ class Members:
         returned: bool,
     ) -> None:
         member.request, member.subscription = request, subscription
+        if len(group.members) == 1:
+            group.assignor = request.assignor or self._desk.limits.default_assignor
         group.parsed[request.topic_count] = subscription
         member.session_s = request.session_timeout_ms / 1000
         member.connection, member.host = event.connection, event.host
@@ -384,6 +384,10 @@ class Members:
             self._desk.out.append(PingAnswered(self._desk.now - member.pings[0][1]))
         self._desk.unwatch_pings(group, member)
         member.failed_pings = 0
+        if response.error_code is not ErrorCode.NONE:
+            self._desk.refused("ping", response.error_code)
+            self._rebalancer.fail(group, member.consumer_id)
+            return
         if (response.coordinator_epoch, response.generation) == (self._desk.epoch, member.generation):
             self._commits.report(group, member, "ping", number, response.offset_info)
         elif response.offset_info:

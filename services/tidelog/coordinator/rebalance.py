@@ -19,6 +19,7 @@ from tidelog.coordinator.events import WriteId
 from tidelog.coordinator.group import NEVER_STARTED, Attempt, Group, Member, Step
 from tidelog.coordinator.model import Committed, Owner, Phase
 from tidelog.coordinator.schedule import Asked
+from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
 
@@ -221,6 +222,9 @@ class Rebalancer:
             seconds = 0 if member.request is None else member.request.max_processing_ms / 1000
             self._desk.watch(Asked.STOP, group, member, max(seconds, member.session_s))
             return
+        if response.error_code is not ErrorCode.NONE:
+            self._refused(group, member, Asked.STOP, response.error_code)
+            return
         self._answered(group, member, Asked.STOP, attempt.generation)
         self._desk.unwatch(Asked.STOP, group, member)
         if response.started_generation == member.generation:
@@ -352,11 +356,24 @@ class Rebalancer:
         if response.generation != member.generation:
             return
         self._answered(group, member, Asked.START, response.generation)
+        if response.error_code is not ErrorCode.NONE:
+            member.assigned = frozenset()  # so that it is started again
+            self._refused(group, member, Asked.START, response.error_code)
+            return
         self._desk.unwatch(Asked.START, group, member)
         attempt = group.attempt
         if attempt is not None and attempt.step is Step.STARTING and response.generation == attempt.generation:
             attempt.waiting.discard(member.consumer_id)
             self._go_on(group)
+
+    def _refused(self, group: Group, member: Member, asked: Asked, code: ErrorCode) -> None:
+        """It lives, and cannot do what it is told: not now, perhaps after a back-off."""
+        self._desk.refused(asked.value, code)
+        self._desk.unwatch(asked, group, member)
+        if group.attempt is not None:
+            self.fail(group, member.consumer_id)
+        else:
+            self.request(group, "returned")
 
     # -- the end of an attempt ------------------------------------------------------------------------------------------------
 

@@ -475,7 +475,7 @@ class Term:
                 if not effect.failed:
                     self.rebalances[effect.group_id].completed(effect.reason, effect.seconds)
             case Alarm(group_id, text):
-                log.error("group %s: ConsumerRebalanceFailedException: %s", group_id, text)
+                log.error("group %s: %s", group_id, text)
                 self._metrics.alarmed()
             case Refused(what, code):
                 self._metrics.refused(what, code)

@@ -12,7 +12,7 @@ from tidelog.broker.groups import group_snapshots
 from tidelog.coordinator.model import GroupLimits
 from tidelog.coordinator.service import CoordinatorService
 from tidelog.coordinator.shards import Coordinators, CoordinatorSettings
-from tidelog.errors import TransportError
+from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.ports.meta import Create, Delete, SetData
 from tidelog.ports.net import CallContext, Route, Stream
@@ -88,6 +88,8 @@ class Consumer:
         self.group_id = group_id
         self.number = 0
         self.silent = False
+        self.starts_with = ErrorCode.NONE
+        """Its answer to a Start."""
         self.ended: str | None = None
         self.heard: list[m.CoordinatorMessage] = []
         self.offsets: tuple[m.OffsetInfo, ...] = ()
@@ -147,6 +149,7 @@ class Consumer:
         elif message.start is not None:
             await self.say(
                 started=m.StartFetcherResponse(
+                    error_code=self.starts_with,
                     consumer_id=self.consumer_id,
                     coordinator_epoch=message.start.coordinator_epoch,
                     generation=message.start.generation,

@@ -139,6 +139,17 @@ async def test_after_the_end_of_its_session_a_broker_clears_its_memory_and_stand
     await world.until(lambda: len(newest.partitions) == 3, "topics are watched in the new session")
 
 
+async def test_an_alarm_says_once_what_it_is(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await world.topic()
+    host = await world.serving()
+    consumer = Consumer(world, host, "c1", GROUP)
+    consumer.starts_with = E.UNKNOWN_SERVER_ERROR
+    await consumer.register()
+    await world.until(lambda: "ConsumerRebalanceFailedException" in caplog.text, "it is alarmed")
+    text = f"group {GROUP}: ConsumerRebalanceFailedException: 5 attempts in a row have failed (join)"
+    assert text in caplog.text
+
+
 async def test_a_deposed_coordinator_says_what_may_be_deleted(world: World) -> None:
     """A deletion that it has begun with may be done, and one in its queue is not. A commit may be repeated in any case."""
     await world.topic()
