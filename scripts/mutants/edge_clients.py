@@ -482,3 +482,26 @@ def offsets_are_stored_unasked(original: Any, self: Any, group: Any, member: Any
     """Offsets of a member that commits by itself are stored from its pings, too."""
     with altered(member, request=replace(member.request, auto_commit=True)):
         original(self, group, member, *report)
+
+
+_MEMBERS: Final = "tests/unit/coordinator/test_members.py::"
+
+
+@MUTANTS.mutant("SPARED-FOR-EVER", ByTest(f"{_MEMBERS}test_the_dead_are_noticed_although_time_stands_still"))
+@around(Members, "paused")
+def each_pause_spares_the_dead(original: Any, self: Any, seconds: float) -> None:
+    """A member that is dead gets time to speak after each pause of a process that stands still again and again."""
+    for group in self._desk.groups.values():
+        for member in group.members.values():
+            member.spared = False
+    original(self, seconds)
+
+
+@MUTANTS.mutant("UNREAD-AFTER-A-PAUSE", ByTest(f"{_MEMBERS}test_an_answer_that_came_in_a_pause_has_time_to_be_read"))
+@around(Members, "paused")
+def pause_spares_no_member(original: Any, self: Any, seconds: float) -> None:
+    """A lease that is nearly over ends before an answer is read that came while the process stood still."""
+    for group in self._desk.groups.values():
+        for member in group.members.values():
+            member.spared = True
+    original(self, seconds)

@@ -28,6 +28,8 @@ class Member:
     static: bool
     answered_at: float
     """When its last message arrived. Its lease ends a session timeout after it sent that one, or before (design section 5)."""
+    spared: bool = False
+    """Its lease has been prolonged since, for what it may have said while this process stood still."""
     request: m.RegisterConsumerRequest | None = None
     """None: stored by an earlier coordinator, and not here yet."""
     subscription: Subscription | None = None

@@ -71,7 +71,7 @@ class Members:
         if member.silent and not self._breaks_silence(group, member, message):
             return
         member.last_number = message.number
-        member.answered_at = self._desk.now
+        member.answered_at, member.spared = self._desk.now, False
         if message.ping is not None:
             self._pinged(group, member, message.number, message.ping)
         elif message.stopped is not None:
@@ -340,7 +340,7 @@ class Members:
         member.connection, member.host = event.connection, event.host
         member.silent = member.released = False
         member.last_number = event.message.number
-        member.answered_at = self._desk.now
+        member.answered_at, member.spared = self._desk.now, False
         if member.static and not member.admission:
             member.admission = self._desk.next_admission()
         self._connected[event.connection] = MemberKey(group.group_id, member.consumer_id)
@@ -523,16 +523,19 @@ class Members:
     # -- this process itself --------------------------------------------------------------------------------------------------
 
     def paused(self, seconds: float) -> None:
-        """Everybody may have answered meanwhile: each gets the time that the pause took, and as much again, in which what came
-        in it is read (COORD-8, FIND-7).
+        """Everybody may have answered meanwhile: each gets the time that the pause took, and has at least as much left, in which
+        what came in it is read (COORD-8, FIND-7).
 
-        Not a whole session: on a starved machine short pauses come faster than sessions end, and the dead would stay for ever.
-        Pings that are due go out at once: the leases of those who live ran on during the pause.
+        That once after each of its messages: on a starved machine pauses come faster than sessions end, and the dead would stay
+        for ever. Pings that are due go out at once: the leases of those who live ran on during the pause.
         """
         now = self._desk.now
         for group in self._desk.groups.values():
             for member in group.members.values():
-                member.answered_at = min(now, member.answered_at + 2 * seconds)
+                member.answered_at = min(now, member.answered_at + seconds)
+                missing = seconds - (member.dead_at - now)
+                if missing > 0 and not member.spared:
+                    member.answered_at, member.spared = min(now, member.answered_at + missing), True
         self._desk.purgatory.postpone_all(seconds)
         self._desk.deadlines.postpone_all(seconds)
 

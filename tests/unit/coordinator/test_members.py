@@ -402,6 +402,43 @@ def test_coord_08_short_pauses_again_and_again_give_the_dead_twice_their_time_an
     assert scene.now - began_at <= LEASE_S + 2 * 0.6 * pauses + 0.5
 
 
+@pytest.mark.parametrize("runs_s", [0.6, 0.2])
+def test_the_dead_are_noticed_although_time_stands_still(runs_s: float) -> None:
+    """Time in which it stands still does not count, and all other time does."""
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.lose_connection()
+    ran = 0.0
+    while len(b.owned) < 4 and ran < 3 * LEASE_S:
+        scene.run(runs_s, lambda: len(b.owned) == 4)
+        ran += runs_s
+        scene.now += 0.6
+        scene.step(ev.Paused(0.6))
+    assert b.owned == tps("t", 0, 1, 2, 3) and not b.closed
+    assert ran <= LEASE_S + 0.6 + 1.0
+
+
+@pytest.mark.parametrize("speaks", [False, True])
+def test_an_answer_that_came_in_a_pause_has_time_to_be_read(speaks: bool) -> None:
+    """Also at the very end of a lease, and again once its member has spoken."""
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    for _ in range(2):
+        a.answers.clear()
+        scene.run(LEASE_S - 0.2)
+        scene.now += 1.0
+        scene.step(ev.Paused(1.0))
+        scene.run(0.9)
+        assert not a.closed and b.owned == tps("t", 2, 3)
+        a.answers = {"ping", "stop", "start"}
+        if speaks:
+            a.answer_ping()
+        else:
+            break
+    scene.run(0.3)
+    assert (len(b.owned) == 2) is speaks
+
+
 def test_coord_08_after_a_pause_the_pings_that_were_due_in_it_are_sent_at_once() -> None:
     """A consumer's lease lasts from what it said before the ping that was answered last: two thirds of a session may be left."""
     scene = Scene()
