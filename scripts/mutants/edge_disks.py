@@ -254,10 +254,12 @@ def marks_of_a_cut_move(original: Any, self: Any, log: Any) -> None:
 
 
 @MUTANTS.mutant("MARKS-RISE-AGAIN", ByTest(f"{_CUTS}test_many_cuts_share_their_checkpoints"))
-@around(LogStore, "_below_ceiling")
-def marks_rise_again(_: Any, _self: Any, _key: Any, offset: int) -> int:
+@around(LogStore, "_mark")
+def marks_rise_again(original: Any, self: Any, log: Any) -> None:
     """The checkpoint before a cut writes the marks as they are."""
-    return offset
+    ceilings, self._ceilings = self._ceilings, {}
+    original(self, log)
+    self._ceilings = ceilings
 
 
 @MUTANTS.mutant("UNSETTLED-CUT", ByTest("tests/unit/storage/test_crash.py::test_every_cut_and_every_loss"))

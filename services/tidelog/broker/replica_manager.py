@@ -675,8 +675,10 @@ class ReplicaManager:
                 await self._clock.sleep(_TAIL_POLL_S)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Those that have moved since the last checkpoint. Without those of copies that are offline: a cut that the disk refused
-        has lowered them already."""
+        """High watermarks that have moved since the last checkpoint.
+
+        Those of copies that are offline are left out: a cut that the disk refused has lowered them already.
+        """
         hosts = self._hosts.values()
         return {
             h.tp: h.replica.high_watermark

@@ -638,7 +638,7 @@ class PartitionLog:
 
     @property
     def keeps_below_start(self) -> bool:
-        """Whether there are segments for `release_below`."""
+        """True while there are segments for `release_below`."""
         return len(self._bases) > 1 and self._bases[1] <= self.log_start_offset
 
     def release_below(self, offset: int) -> list[str]:

@@ -48,7 +48,7 @@ from tidelog.controller.model import Broker, PartitionState
 from tidelog.controller.operations import examined_path, operations
 from tidelog.controller.planner import rebalance
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerId, TopicPartition
+from tidelog.ids import TOPIC_ID_BYTES, BrokerId, TopicPartition
 from tidelog.ports.meta import Create, Delete, SetData
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
@@ -80,7 +80,7 @@ def stored_topic(
     configs: Mapping[str, str] | None = None,
 ) -> StoredTopic:
     assigned = tuple(tuple(BrokerId(each) for each in row) for row in replicas)
-    return StoredTopic(name, b"id-of-" + name.encode(), assigned, tuple(states), configs or {})
+    return StoredTopic(name, (b"id-of-" + name.encode())[-TOPIC_ID_BYTES:], assigned, tuple(states), configs or {})
 
 
 def parse_config(configs: Mapping[str, str]) -> topic_config.TopicConfig:

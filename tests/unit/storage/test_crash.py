@@ -270,15 +270,14 @@ def story_begun_anew_before_it_began(w: Witness) -> None:
 
 def story_cut_before_an_append(w: Witness) -> None:
     w.follow(A, 0)
-    w.follow(B, 0)
-    w.follow(C, 1)
+    w.follow(B + C, 0)
     w.follow(D, 1)
     w.flush()
     w.checkpoint()
+    w.store.sync_names()
     w.expect_cut(1)
     w.truncate_to(1)
     w.settle()
-    w.follow(D, 2)
 
 
 def story_cut_and_flushed(w: Witness) -> None:
@@ -302,8 +301,10 @@ def story_clean_stop(w: Witness) -> None:
 
 
 FROM_UNSYNCED_NAMES = [story_first_append, story_checkpoint_of_unsynced_names]
+BESIDE_THE_LOOP = [story_begun_anew_before_an_append, story_cut_before_an_append]
 STORIES = [
     *FROM_UNSYNCED_NAMES,
+    *BESIDE_THE_LOOP,
     story_roll,
     story_roll_unsynced,
     story_truncate,
@@ -317,9 +318,7 @@ STORIES = [
     story_retention_of_everything,
     story_records_deleted_before_they_are_synced,
     story_begun_anew_after_retention,
-    story_begun_anew_before_an_append,
     story_begun_anew_before_it_began,
-    story_cut_before_an_append,
     story_cut_and_flushed,
     story_clean_stop,
 ]
@@ -438,9 +437,12 @@ def test_every_cut_of_a_killed_process_loses_nothing(story: Callable[[Witness], 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("story", [story for story in STORIES if story not in BESIDE_THE_LOOP])
 def test_second_crash_during_recovery(story: Callable[[Witness], None]) -> None:
-    """After each cut one worst and one torn outcome; its recovery cut off at every call, with every loss again."""
+    """After each cut one worst and one torn outcome; its recovery cut off at every call, with every loss again.
+
+    The stories that are left out leave nothing else to recover.
+    """
     calls = told(story, None)[2]
     for cut in range(calls + 1):
         disk, witness, _ = told(story, cut)

@@ -248,6 +248,7 @@ def test_reset_to_starts_elsewhere_and_stays_there() -> None:
     log.flush()
     log.reset_to(50)
     assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (50, 50, -1)
+    follow(log, A, 6)
     disk.crash(Crash.DROP_UNSYNCED)
     log = open_store(disk).logs[TP]
     assert (log.log_start_offset, log.log_end_offset, log.failure) == (50, 50, None)
