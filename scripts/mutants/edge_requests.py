@@ -8,11 +8,13 @@ from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker import control_service
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.readers import Places, Readers, Wakeup
+from tidelog.broker.turns import Turns
 from tidelog.controller.channels import BrokerChannel
-from tidelog.runtime import rpc_server
+from tidelog.runtime import rpc_server, tasks
 from tidelog.runtime.responses import ResponseBudget
 from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
+from tidelog.wire import records as wire_records
 
 MUTANTS: Final = Table(__name__)
 
@@ -21,6 +23,7 @@ _CHANNELS: Final = "tests/unit/controller/test_channels.py::"
 _WAITING: Final = "tests/unit/broker/test_waiting_fetches.py::"
 _GRPC: Final = "tests/unit/net/test_grpc_net.py::"
 _DESCRIPTORS: Final = "tests/unit/storage/test_descriptors.py::"
+_TURNS: Final = "tests/unit/broker/test_turns.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 
 
@@ -98,3 +101,26 @@ def any_number_of_connections(original: Any, limits: Any) -> Any:
 def too_few_descriptors_are_a_failed_disk(code: Code) -> None:
     """A log that finds no free file descriptor counts as failed."""
     code.replace(handles, "NO_DESCRIPTORS", frozenset())
+
+
+@MUTANTS.mutant("ONE-FOR-ALL", ByTest(f"{_TURNS}test_a_good_batch_waits_for_one_of_each_other_caller"))
+@around(Turns, "turn")
+def callers_share_their_turns(original: Any, self: Any, _caller: str) -> Any:
+    """Batches of all callers are looked at one after the other."""
+    return original(self, "")
+
+
+@MUTANTS.mutant("LEFT-TO-RUN", ByTest(f"{_TURNS}test_a_caller_that_leaves_ends_its_turn_with_its_work"))
+def work_outlives_its_turn(code: Code) -> None:
+    """A caller that leaves gives its turn to others, while its work goes on."""
+
+    async def cut_short(work: Any) -> Any:
+        return await work
+
+    code.replace(tasks, "to_its_end", cut_short)
+
+
+@MUTANTS.mutant("ANY-COUNT", ByTest(f"{_TURNS}test_too_many_records_to_look_at_are_refused[full]"))
+@around(wire_records, "_check_count")
+def any_number_is_looked_at(_: Any, _headers: Any) -> None:
+    """Any number of records in one batch is looked at."""

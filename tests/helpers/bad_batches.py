@@ -169,7 +169,7 @@ INNER_FAULTS: Final = (
     _inside(
         "record count", "too small", made(record() + record(1)), INVALID, "record_count: 1 of the batch at position 0"
     ),
-    _inside("record count", "2^31-1", made(record(), INT32_MAX), INVALID, "record_count: 2147483647"),
+    _inside("record count", "2^31-1", made(record(), INT32_MAX), TOO_LARGE, "they hold 2147483647 records, at most"),
     _inside(
         "inner offsets",
         "a gap",

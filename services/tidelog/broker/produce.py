@@ -8,10 +8,12 @@ from typing import Final
 from tidelog.broker.partition_host import SYNC, PartitionHost
 from tidelog.broker.pending import Settle, resolve
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.turns import Turns
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
+from tidelog.runtime.tasks import to_its_end
 from tidelog.wire import messages as m
 from tidelog.wire.batch import Batches, Buffer, validate_produce
 from tidelog.wire.records import to_append
@@ -50,7 +52,7 @@ class ProduceHandler:
         self._manager = manager
         self._in_background = in_background
         self._inflated_bytes_max = inflated_bytes_max
-        self._examining = asyncio.Lock()
+        self._turns = Turns()
         self.clock = clock
         self._may_ack_alone = may_ack_alone
         self._on_append = on_append
@@ -61,8 +63,9 @@ class ProduceHandler:
         self.waiting = 0
         """Requests parked for acks=all."""
 
-    async def __call__(self, request: m.ProduceRequest) -> m.ProduceResponse:
-        examination = self.examine(request)
+    async def __call__(self, request: m.ProduceRequest, peer: str = "") -> m.ProduceResponse:
+        """`peer`: the connection that it came by."""
+        examination = self.examine(request, peer)
         examined = None if examination is None else await examination
         answered: asyncio.Future[m.ProduceResponse] = asyncio.get_running_loop().create_future()
         parked = self.submit(request, functools.partial(resolve, answered), examined)
@@ -72,22 +75,22 @@ class ProduceHandler:
             if parked is not None:
                 parked.give_up()
 
-    def examine(self, request: m.ProduceRequest) -> Awaitable[Examined] | None:
+    def examine(self, request: m.ProduceRequest, peer: str) -> Awaitable[Examined] | None:
         """For `submit`: what becomes of the batches for topics where their inside matters; None when none is named."""
         if not self._manager.examined:
             return None
         parts = [p for p in request.partitions if TopicPartition(p.topic, p.partition) in self._manager.examined]
-        return self._examine(parts) if parts and self._fault(request) is None else None
+        return self._examine(parts, peer) if parts and self._fault(request) is None else None
 
-    async def _examine(self, parts: Sequence[m.ProducePartition]) -> Examined:
-        """One request after the other, so that they are appended in the order in which they came."""
+    async def _examine(self, parts: Sequence[m.ProducePartition], peer: str) -> Examined:
+        """A connection's batches are looked at in the order in which they came, one after the other."""
         examined: Examined = {}
-        async with self._examining:
-            for part in parts:
-                host = self._manager.find_named(part.topic, part.partition)
-                if host is not None:
-                    look = functools.partial(to_append, part.records, host.config, self._inflated_bytes_max)
-                    examined[TopicPartition(part.topic, part.partition)] = await self._in_background(look)
+        for part in parts:
+            host = self._manager.find_named(part.topic, part.partition)
+            if host is not None:
+                look = functools.partial(to_append, part.records, host.config, self._inflated_bytes_max)
+                async with self._turns.turn(peer):
+                    examined[TopicPartition(part.topic, part.partition)] = await to_its_end(self._in_background(look))
         return examined
 
     def submit(self, request: m.ProduceRequest, answer: Answer, examined: Examined | None = None) -> "Parked | None":

@@ -27,14 +27,18 @@ class Parked(Protocol):
 
 
 Submit = Callable[[m.ProduceRequest, Answer, Examined | None], Parked | None]
-Examine = Callable[[m.ProduceRequest], Awaitable[Examined] | None]
+Examine = Callable[[m.ProduceRequest, str], Awaitable[Examined] | None]
+"""Takes a request and the connection that it came by."""
 
 
 class ProduceSession:
     """One stream: appends what it reads, writes what has been decided."""
 
-    def __init__(self, stream: ProduceStream, examine: Examine, submit: Submit, clock: Clock, count: Count) -> None:
+    def __init__(
+        self, stream: ProduceStream, peer: str, examine: Examine, submit: Submit, clock: Clock, count: Count
+    ) -> None:
         self._stream = stream
+        self._peer = peer
         self._examine = examine
         self._submit = submit
         self._clock = clock
@@ -53,7 +57,7 @@ class ProduceSession:
         """Until the producer has ended the stream and has every answer; TransportError when it broke."""
         try:
             while (request := await self._stream.read()) is not None:
-                examination = self._examine(request)
+                examination = self._examine(request, self._peer)
                 self._begin(request, None if examination is None else await examination)
                 await give_way()
                 if len(self._parked) >= UNANSWERED_MAX:
@@ -110,8 +114,8 @@ class ProduceStreams:
         self._clock = clock
         self._count = count
 
-    async def serve(self, stream: ProduceStream, _: CallContext) -> None:
-        session = ProduceSession(stream, self._examine, self._submit, self._clock, self._count)
+    async def serve(self, stream: ProduceStream, caller: CallContext) -> None:
+        session = ProduceSession(stream, caller.peer, self._examine, self._submit, self._clock, self._count)
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(session.write())
             try:

@@ -77,7 +77,7 @@ class BrokerService:
     def routes(self, listener: str) -> list[Route]:
         """INTERNAL serves everything; every other listener leaves out what only servers may call (reliability D9)."""
         routes = [
-            self._counted(s.REPLICA_SERVICE_PRODUCE, lambda request, _: self._produce(request)),
+            self._counted(s.REPLICA_SERVICE_PRODUCE, lambda request, caller: self._produce(request, caller.peer)),
             Route(s.REPLICA_SERVICE_PRODUCE_STREAM, self._produce_streams.serve),
             self._counted(s.REPLICA_SERVICE_INIT_PRODUCER_ID, self._producer_ids.init_producer_id),
             self._counted(s.REPLICA_SERVICE_FETCH, self._fetch.fetch),

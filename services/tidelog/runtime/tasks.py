@@ -113,6 +113,17 @@ class Supervisor:
             self._idle.set()
 
 
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Returns what `work` returns. A caller that is cancelled waits for its end all the same: what runs in a thread cannot be
+    stopped, and counts until then."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
 def contained_step(name: str, step: Callable[[], T]) -> T:
     """Returns what `step` returns, and raises its TidelogError; any other exception is logged and becomes HandlerBug."""
     try:

@@ -4,7 +4,7 @@ every record has a key (`cleanup.policy=compact`), and compressed anew as a whol
 The broker's default path never looks here (design section 3, Validation). Slow, and meant to run beside the event loop.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -23,6 +23,9 @@ from tidelog.wire.batch import (
 )
 from tidelog.wire.compression import deflate, inflate, too_large
 from tidelog.wire.record_walk import walk_records
+
+RECORDS_MAX: Final = 100_000
+"""Records of one partition in one request, where each is looked at: that takes about a second."""
 
 _INT32_VARINT_BYTES: Final = 5
 _INT64_VARINT_BYTES: Final = 10
@@ -46,6 +49,8 @@ def to_append(records: Buffer, config: TopicConfig, inflated_bytes_max: int) -> 
     """
     try:
         headers = validate_produce(records, batch_bytes_max=config.max_message_bytes).headers
+        if config.validate == "full" or config.compacts:
+            _check_count(headers)
         parts: list[Buffer] = []
         at = 0
         for header in headers:
@@ -56,6 +61,17 @@ def to_append(records: Buffer, config: TopicConfig, inflated_bytes_max: int) -> 
         # A new one: the frames of this one's traceback hold what was inflated, and it lives until the answer is sent.
         return TidelogError(error.message, error.code)
     return b"".join(parts) if any(_other_codec(header, config) is not None for header in headers) else records
+
+
+def _check_count(headers: Sequence[BatchHeader]) -> None:
+    """MESSAGE_TOO_LARGE, at which producers divide a batch, if there are too many records to look at each at once."""
+    count = sum(header.record_count for header in headers)
+    if count > RECORDS_MAX:
+        raise TidelogError(
+            f"records: they hold {count} records, at most {RECORDS_MAX} are taken at once by a topic with "
+            "cleanup.policy=compact or validate=full",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
 
 
 def _other_codec(header: BatchHeader, config: TopicConfig) -> Codec | None:

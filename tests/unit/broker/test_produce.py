@@ -289,7 +289,9 @@ async def test_with_validate_full_one_bad_partition_refuses_no_other_and_order_i
     assert [(await each).base_offset for each in sends] == list(range(20))
     bench.manager.stop(TopicPartition("events", 0), b"", -2, True)
     bench.manager.stop(TopicPartition("other", 0), b"", -2, True)
-    assert bench.produce.examine(m.ProduceRequest(client_id="c", acks=1, timeout_ms=1, partitions=parts)) is None
+    assert (
+        bench.produce.examine(m.ProduceRequest(client_id="c", acks=1, timeout_ms=1, partitions=parts), "test") is None
+    )
 
 
 # --- compression.type -------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ async def test_one_stream_cannot_park_without_end() -> None:
 
     wire = Wire(*[request(b"x")] * (UNANSWERED_MAX + 5))
     serving = asyncio.create_task(
-        ProduceStreams(lambda _: None, submit, SystemClock(), lambda *_: None).serve(wire, CALLER)
+        ProduceStreams(lambda *_: None, submit, SystemClock(), lambda *_: None).serve(wire, CALLER)
     )
     await eventually(lambda: wire.read_count == UNANSWERED_MAX)
     await asyncio.sleep(0.01)
