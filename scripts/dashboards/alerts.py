@@ -352,8 +352,10 @@ PROCESSES: Final = (
         0,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} did nothing for {{ $value | humanizeDuration }}.",
-        "The process was paused, or the machine is overloaded. A process that is blocked for its session timeout, by default "
-        'three times the limit of this alert, loses its ZooKeeper session. Look at "CPU" on *Broker internals*.',
+        "The process was paused, the machine is overloaded, or a step of its event loop took that long: then its log has a line "
+        '"a step of the event loop took", with the functions that it was in. A process whose loop stands still for half its '
+        "session timeout sends no more pings, and so loses its ZooKeeper session at the end of the timeout, by default three "
+        'times the limit of this alert. Look at "CPU" and "Slow steps of the event loop" on *Broker internals*.',
         (SILENT, fires(Fault.PAUSE_FOLLOWER)),
     ),
     Alert(

@@ -254,6 +254,20 @@ PROCESS: Final = (
         unit="s",
     ),
     Panel(
+        "Slow steps of the event loop",
+        {f"increase(tidelog_event_loop_slow_steps_total{RATE})": "{{job}} {{instance}}"},
+        "Steps that took longer than 100 ms, in which the process did nothing else. Its log names the functions. A stop of the "
+        "whole process is no step.",
+        (under_load("series >= 9, min >= 0"),),
+    ),
+    Panel(
+        "Responses in flight",
+        {"tidelog_responses_in_flight_bytes": "{{job}} {{instance}}"},
+        "Memory that responses take which their readers have not read yet; at most responses_max_bytes.",
+        (under_load("series >= 9, min >= 0, max < 269000000"),),
+        unit="bytes",
+    ),
+    Panel(
         "Failed tasks",
         {
             or_none(FAILED, "task", "broker"): "{{instance}} {{task}}",

@@ -10,7 +10,7 @@ from tidelog.broker.control_service import ControlService
 from tidelog.broker.readers import Places, Readers, Wakeup
 from tidelog.broker.turns import Turns
 from tidelog.controller.channels import BrokerChannel
-from tidelog.runtime import rpc_server, tasks
+from tidelog.runtime import loop_watch, rpc_server, tasks, zk
 from tidelog.runtime.responses import ResponseBudget
 from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
@@ -101,6 +101,21 @@ def any_number_of_connections(original: Any, limits: Any) -> Any:
 def too_few_descriptors_are_a_failed_disk(code: Code) -> None:
     """A log that finds no free file descriptor counts as failed."""
     code.replace(handles, "NO_DESCRIPTORS", frozenset())
+
+
+@MUTANTS.mutant("PINGS-GO-ON", ByTest("tests/unit/runtime/test_zk_pings.py::test_a_ping_waits_until_the_loop_turns"))
+@around(zk.Connection, "_send_ping")
+def pings_go_on_without_the_loop(_: Any, self: Any, connect_timeout: float) -> None:
+    """The session of a process whose event loop stands still is kept alive."""
+    super(zk.Connection, self)._send_ping(connect_timeout)
+
+
+@MUTANTS.mutant(
+    "STOP-IS-A-STEP", ByTest("tests/unit/runtime/test_loop_watch.py::test_a_stop_of_the_whole_process_is_no_step")
+)
+def a_stop_is_a_step(code: Code) -> None:
+    """A stop of the whole process counts as a step of its event loop."""
+    code.replace(loop_watch, "PERIOD_S", 100.0)
 
 
 @MUTANTS.mutant("ONE-FOR-ALL", ByTest(f"{_TURNS}test_a_good_batch_waits_for_one_of_each_other_caller"))

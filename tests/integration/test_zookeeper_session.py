@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from tidelog.ids import Address
 from tidelog.ports.meta import Create, Delete, OutcomeUnknown, SessionExpired, SessionState, SetData
 from tidelog.runtime import meta_session
 from tidelog.runtime.lease import LeaseKeeper
+from tidelog.runtime.loop_watch import LoopWatch
 from tidelog.runtime.zk import ConnectionThreadEnded, ZkMeta
 from tidelog.runtime.zk_patterns import elect, ensure_path, register, watch_children
 from tidelog.testing.clock import SimClock
@@ -366,3 +368,26 @@ async def test_a_child_list_of_900_kb_is_read_and_watched(server: EmbeddedZooKee
                 else:
                     assert len(children) == len(names) + 1
                     break
+
+
+@pytest.mark.parametrize(("stands_s", "lost"), [(6.0, True), (1.5, False)], ids=["longer than the session", "shorter"])
+async def test_a_loop_that_stands_still_keeps_no_session(
+    server: EmbeddedZooKeeper, stands_s: float, lost: bool
+) -> None:
+    """The thread of the session goes on, and its pings would keep the place of a process that does nothing."""
+    watch = LoopWatch(lambda _: None, lambda _: None)
+    async with owned_tasks() as tasks:
+        tasks.spawn("loop watch", watch.run())
+        meta = ZkMeta(
+            str(server.files.address), session_timeout_s=2.5, spawn=tasks.spawn, stalled_s=lambda: watch.stalled_s
+        )
+        states: list[SessionState] = []
+        meta.on_session(states.append)
+        await meta.start()
+        await asyncio.sleep(0.5)
+        before = meta.session_id
+        time.sleep(stands_s)  # noqa: ASYNC251
+        await asyncio.sleep(0.5)
+        await eventually(lambda: meta.state is SessionState.CONNECTED)
+        assert (SessionState.LOST in states) is lost and (meta.session_id != before) is lost
+        await meta.close()

@@ -59,7 +59,7 @@ async def serve(settings: AgentSettings, supervisor: Supervisor) -> None:
         metrics.watch(agent.snapshot, STATES, asyncio.get_running_loop())
         if settings.metrics_address is not None:
             serve_metrics(settings.metrics_address, registry, agent.unwell)
-        supervisor.start("loop lag", metrics.process.watch_loop(clock))
+        supervisor.start("loop watch", metrics.process.loop_watch().run())
         settle_memory()
         try:
             await agent.run(supervisor)

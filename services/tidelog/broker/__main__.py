@@ -32,9 +32,11 @@ async def serve(supervisor: Supervisor) -> None:
             limit,
             files,
         )
+    watch = metrics.process.loop_watch()
     ports = real_ports(
         *(name, settings, supervisor, metrics.process, metrics.zk, settings.fetch_max_bytes, metrics.log.flushed),
         connections=descriptors.connections_max(limit, files, len(settings.listener_addresses)),
+        stalled_s=lambda: watch.stalled_s,
         coordinates=True,
         works=True,
     )
@@ -43,7 +45,7 @@ async def serve(supervisor: Supervisor) -> None:
         serve_metrics(settings.metrics_address, registry, broker.unwell)
     try:
         await broker.start()
-        supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+        supervisor.start("loop watch", watch.run())
         settle_memory()
         await supervisor.wait()
     finally:

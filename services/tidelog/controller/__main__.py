@@ -39,13 +39,18 @@ async def serve(supervisor: Supervisor) -> None:
     registry = CollectorRegistry()
     metrics = ControllerMetrics(registry)
     connections = descriptors.connections_max(descriptors.raise_limit(), files=0, listeners=1)
-    ports = real_ports(name, settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES, connections=connections)
+    watch = metrics.process.loop_watch()
+    ports = real_ports(
+        *(name, settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES),
+        connections=connections,
+        stalled_s=lambda: watch.stalled_s,
+    )
     controller = Controller(settings, ports, supervisor, metrics, UnreadZnodes(registry).show)
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry, controller.unwell)
     try:
         await controller.start()
-        supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+        supervisor.start("loop watch", watch.run())
         settle_memory()
         await supervisor.wait()
     finally:

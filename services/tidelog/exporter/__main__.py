@@ -12,7 +12,6 @@ from tidelog.config import Settings, load
 from tidelog.exporter.mntr import MntrCollector
 from tidelog.ids import Address
 from tidelog.runtime import logs, process
-from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.metrics import ProcessMetrics
 from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.tasks import Supervisor
@@ -42,7 +41,7 @@ async def serve(options: argparse.Namespace, supervisor: Supervisor) -> None:
     registry.register(MntrCollector(options.zookeeper, options.timeout))
     server = serve_metrics(options.listen, registry)
     log.info("metrics of %s at %s/metrics", ", ".join(map(str, options.zookeeper)), server.address)
-    supervisor.start("loop lag", metrics.watch_loop(SystemClock()))
+    supervisor.start("loop watch", metrics.loop_watch().run())
     try:
         await asyncio.Event().wait()
     finally:

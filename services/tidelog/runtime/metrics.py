@@ -20,10 +20,11 @@ from prometheus_client.process_collector import ProcessCollector
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
-from tidelog.ports.clock import Clock
 from tidelog.ports.meta import SessionState
 from tidelog.release import VERSION
+from tidelog.runtime import loop_watch
 from tidelog.runtime.group_metrics import GroupMetrics
+from tidelog.runtime.loop_watch import LoopWatch
 from tidelog.runtime.partition_metrics import PartitionCollector, PartitionSnapshots, StallCollector, Stalls
 from tidelog.runtime.tallies import Tallies, Tally, Timing, Timings
 
@@ -33,8 +34,7 @@ FAST_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2
 SLOW_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Elections and failovers: from a refused connect to a session timeout and more."""
 
-LOOP_PERIOD_S: Final = 0.25
-LATE_KEPT: Final = 20
+LATE_KEPT_S: Final = 5.0
 
 ELECTIONS: Final = (
     *(
@@ -99,11 +99,16 @@ class ProcessMetrics:
         GCCollector(registry=registry)
         self._lag = Gauge(
             "tidelog_event_loop_lag_seconds",
-            f"By how much the event loop was late for a timer, at worst in the last {LATE_KEPT * LOOP_PERIOD_S:g} s.",
+            f"By how much the event loop was late to answer, at worst in the last {LATE_KEPT_S:g} s.",
             registry=registry,
         )
         self._lag.set_function(self._worst_lag)
-        self._late = deque([0.0], LATE_KEPT)
+        self._late = deque([0.0], round(LATE_KEPT_S / loop_watch.PERIOD_S))
+        self._slow = Counter(
+            "tidelog_event_loop_slow_steps",
+            f"Steps of the event loop that took longer than {loop_watch.SLOW_S * 1000:g} ms. The log names each.",
+            registry=registry,
+        )
         self._failures = Counter(
             "tidelog_task_failures_total", "Supervised tasks that ended with an error.", ["task"], registry=registry
         )
@@ -130,12 +135,9 @@ class ProcessMetrics:
         nobody, and would take the peak with them."""
         return max(self._late.copy())
 
-    async def watch_loop(self, clock: Clock) -> None:
-        """Runs until cancelled; give it to the supervisor."""
-        while True:
-            due = clock.now() + LOOP_PERIOD_S
-            await clock.sleep(LOOP_PERIOD_S)
-            self.loop_was_late(max(0.0, clock.now() - due))
+    def loop_watch(self) -> LoopWatch:
+        """The watch of this process's event loop; its `run` is for the supervisor."""
+        return LoopWatch(self.loop_was_late, lambda _: self._slow.inc())
 
 
 class ZkMetrics:

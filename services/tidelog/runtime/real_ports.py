@@ -27,11 +27,13 @@ def real_ports(
     on_sync: Callable[[float], None] = lambda seconds: None,
     *,
     connections: int,
+    stalled_s: Callable[[], float],
     coordinates: bool = False,
     works: bool = False,
 ) -> Ports:
     """`name` is that of the process, such as broker-1. `answer_bytes` is the largest answer of records that this process sends or
-    receives; `on_sync` as of OsDisk; each listener accepts so many `connections`."""
+    receives; `on_sync` as of OsDisk; each listener accepts so many `connections`;
+    `stalled_s` as of LoopWatch."""
 
     def session() -> ZkMeta:
         servers = [settings.link_map.get(address, address) for address in settings.zookeeper]
@@ -41,6 +43,7 @@ def real_ports(
             spawn=supervisor.start,
             request_timeout_s=settings.request_timeout_ms / 1000,
             observe=zk.request,
+            stalled_s=stalled_s,
         )
 
     meta = session()

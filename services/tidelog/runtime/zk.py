@@ -45,6 +45,7 @@ from tidelog.ports.meta import (
     Stat,
 )
 from tidelog.runtime import zk_jute
+from tidelog.runtime.loop_watch import PERIOD_S
 from tidelog.runtime.meta_session import (
     Children,
     Exists,
@@ -213,6 +214,13 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self._awake = False
         self.negotiated_s = 0.0
 
+    def _send_ping(self, connect_timeout: float) -> None:
+        """Pings go on without the event loop, and so would the session of a process that does nothing any more. They wait for
+        the loop once it has not turned for half the session's time; the server then ends the session."""
+        while self._owner.stalled_s() > self.negotiated_s / 2 and not self.client._stopped.is_set():
+            self.handler.sleep_func(PERIOD_S)
+        super()._send_ping(connect_timeout)
+
     def wake(self) -> None:
         """From any thread. kazoo sends one byte a request down a socket pair that holds 278 of them, and then blocks."""
         if not self._awake:
@@ -267,7 +275,10 @@ class ZkMeta(MetaSession):
         spawn: Spawn,
         request_timeout_s: float = 15.0,
         observe: Observe | None = None,
+        stalled_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`stalled_s` as of LoopWatch."""
+        self.stalled_s = stalled_s
         super().__init__(hosts, request_timeout_s=request_timeout_s, observe=observe)
         if "/" in hosts:
             raise ValueError(f"{hosts!r}: a path behind the servers (chroot) is not supported")

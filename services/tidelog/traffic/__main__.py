@@ -30,7 +30,7 @@ async def serve(supervisor: Supervisor) -> None:
     traffic = Traffic(settings, ports, metrics)
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry, traffic.unwell)
-    supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+    supervisor.start("loop watch", metrics.process.loop_watch().run())
     metrics.watch_ack_gaps(traffic.longest_ack_gaps, asyncio.get_running_loop())
     supervisor.start("reader", traffic.read_back())
     supervisor.start("acknowledgements", traffic.watch_acks())
