@@ -283,3 +283,28 @@ def every_mark_is_new(original: Any, self: Any, log: Any) -> None:
     """A checkpoint takes the marks of each log as new."""
     log.marked = None
     original(self, log)
+
+
+@MUTANTS.mutant("READ-ON-THE-LOOP", ByTest(f"{_REVIVAL}test_logs_are_opened_again_beside_the_event_loop"))
+@around(LogStore, "begin_reopen")
+def log_is_read_on_the_loop(original: Any, self: Any, *asked: Any, **named: Any) -> Any:
+    """A log that an error had fenced is read on the event loop."""
+    reopening = original(self, *asked, **named)
+    if reopening is not None:
+        reopening.run()
+    return reopening
+
+
+@MUTANTS.mutant("DELETED-UNDER-A-THREAD", ByTest(f"{_REVIVAL}test_a_log_that_is_being_opened_again_is_deleted_later"))
+@around(LogStore, "_close")
+def thread_is_not_waited_for(original: Any, self: Any, tp: Any) -> Any:
+    """A log is deleted while a thread reads it."""
+    self._reopening.discard(tp)
+    return original(self, tp)
+
+
+@MUTANTS.mutant("ORDER-OF-BEFORE", ByTest(f"{_REVIVAL}test_nothing_is_thrown_away_on_an_order_of_before"))
+@around(ReplicaManager, "_reopen")
+async def order_of_before_counts(original: Any, self: Any, tp: Any, host: Any, _: Any, step: Any) -> Any:
+    """Records are thrown away on an order that another one has followed."""
+    return await original(self, tp, host, lambda: step, step)

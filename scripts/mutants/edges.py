@@ -60,10 +60,10 @@ def read_error_ends_the_task(original: Any, self: Any, doing: str, step: Any) ->
     "FAILED-TRY", ByTest("tests/unit/broker/test_revival.py::test_a_folder_that_cannot_be_listed_ends_no_revivals")
 )
 @around(ReplicaManager, "_reopen")
-def failed_try_ends_all(original: Any, *asked: Any, **named: Any) -> None:
+async def failed_try_ends_all(original: Any, *asked: Any, **named: Any) -> Any:
     """A failed try to open a log again ends the task that tries."""
     try:
-        original(*asked, **named)
+        return await original(*asked, **named)
     except OSError as error:
         raise RuntimeError from error
 

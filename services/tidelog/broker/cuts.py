@@ -30,14 +30,19 @@ class Cuts:
 
         A cut that was not foreseen, or for which this fails, does its own part on the event loop.
         """
-        keys = _starts_of_batches(ends)
+        async with self.lowered(_starts_of_batches(ends)):
+            yield
+        await self._settle([host for host in ends if host.offline is None and host.log.unsettled])
+
+    @asynccontextmanager
+    async def lowered(self, ends: Mapping[LogKey, int]) -> AsyncIterator[None]:
+        """The marks on disk are not above these ends of logs, if that can be."""
         try:
-            if self._logs.expect_cuts(keys):
+            if self._logs.expect_cuts(ends):
                 await self._try_checkpoint()
             yield
         finally:
-            self._logs.cuts_made(keys)
-        await self._settle([host for host in ends if host.offline is None and host.log.unsettled])
+            self._logs.cuts_made(ends)
 
     async def _settle(self, hosts: list[PartitionHost]) -> None:
         cut = [(host, host.log, host.log.cuts) for host in hosts]

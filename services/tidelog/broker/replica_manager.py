@@ -436,18 +436,14 @@ class ReplicaManager:
         while True:
             await self._clock.sleep(REVIVAL_POLL_S)
             now = self._clock.now()
-            for tp, trouble, told in self._sick():
+            for tp, host in self._sick():
                 pause = pauses.get(tp, NO_PAUSE)
                 if pause.forgotten(now):
                     pause = NO_PAUSE.longer(now)  # the first pause begins with the failure
                     pauses[tp] = pause
-                if now < pause.until:
-                    continue
-                state = None if told is None else told.state
-                step = next_step(trouble, self._settings.broker_id, state, self._room_bytes(), wanted_bytes)
-                if step is not Step.WAIT:
+                if now >= pause.until and (step := self._next_step(tp, host, wanted_bytes)) is not Step.WAIT:
                     pauses[tp] = pause.longer(now)
-                    self._revive(tp, told if step is Step.DISCARD else None)
+                    await self._revive(tp, host, partial(self._next_step, tp, host, wanted_bytes), step)
             self._end_rebuilding()
             await self._disk.in_background(self._logs.restore_reserve)
 
@@ -459,29 +455,40 @@ class ReplicaManager:
             _log.warning("free space is not known: %s", error)
             return 0
 
-    def _sick(self) -> list[tuple[TopicPartition, Trouble, Decision | None]]:
-        assert self._context is not None
-        flushes = self._context.flushes
-        found = [
-            (host.tp, host.log.trouble or Trouble.IO, host.told_offline)
-            for host in self._hosts.values()
-            if host.offline is not None and not flushes.busy(host)
+    def _sick(self) -> list[tuple[TopicPartition, PartitionHost | None]]:
+        """Partitions that are offline, and logs that could not be opened."""
+        found: list[tuple[TopicPartition, PartitionHost | None]] = [
+            (host.tp, host) for host in self._hosts.values() if host.offline is not None
         ]
-        return found + [(tp, Trouble.IO, None) for tp in self._logs.failed]
+        return found + [(tp, None) for tp in self._logs.failed]
 
-    def _revive(self, tp: TopicPartition, discarded_on: Decision | None) -> None:
+    def _next_step(self, tp: TopicPartition, host: PartitionHost | None, wanted_bytes: int) -> Step:
+        assert self._context is not None
+        if self._hosts.get(tp) is not host or (host is None and tp not in self._logs.failed):
+            return Step.WAIT  # it is gone, or another one by now
+        if host is None:
+            return next_step(Trouble.IO, self._settings.broker_id, None, self._room_bytes(), wanted_bytes)
+        if host.offline is None or self._context.flushes.busy(host):
+            return Step.WAIT
+        told = None if host.told_offline is None else host.told_offline.state
+        trouble = host.log.trouble or Trouble.IO
+        return next_step(trouble, self._settings.broker_id, told, self._room_bytes(), wanted_bytes)
+
+    async def _revive(
+        self, tp: TopicPartition, host: PartitionHost | None, next_step_now: Callable[[], Step], step: Step
+    ) -> None:
         """On success the partition is as after a start of the process: the controller hears of it and says what to do.
 
-        With `discarded_on` records are thrown away, and nobody hears of it. What this broker said before may stand in a
+        With DISCARD records are thrown away, and nobody hears of it. What this broker said before may stand in a
         proposal that nobody has judged yet, or be read by the leader only now, so being in the right life is not enough to
         be admitted: it goes on counting as failed, does what it was told last, and holds what its leader has committed
         before any controller believes that it works. One that has just been elected believes it of nobody unheard.
         """
-        host = self._hosts.get(tp)
-        if discarded_on is not None:
-            self._rebuilding[tp] = discarded_on
+        if host is not None and step is Step.DISCARD and host.told_offline is not None:
+            self._rebuilding[tp] = host.told_offline
         try:
-            self._reopen(tp, host, discard=discarded_on is not None)
+            if not await self._reopen(tp, host, next_step_now, step):
+                return
         except (OSError, TidelogError) as error:
             _log.warning("%s stays offline: %s", tp, error)
             return
@@ -492,19 +499,47 @@ class ReplicaManager:
             self.become([self._rebuilding[tp]], self.live)
         self.on_failed()
 
-    def _reopen(self, tp: TopicPartition, host: PartitionHost | None, *, discard: bool) -> None:
-        """OSError or KAFKA_STORAGE_ERROR while the disk fails."""
-        before = 0 if host is None else self.recorded_end(host.log)
-        log = self._logs.reopen(tp, high_watermark=host.replica.high_watermark if host else 0, discard=discard)
-        if log is None:
-            return
+    async def _reopen(
+        self, tp: TopicPartition, host: PartitionHost | None, next_step_now: Callable[[], Step], step: Step
+    ) -> bool:
+        """OSError or KAFKA_STORAGE_ERROR while the disk fails. False if what was decided does not hold any more in the end."""
+        discard, before = step is Step.DISCARD, 0 if host is None else self.recorded_end(host.log)
+        high_watermark = host.replica.high_watermark if host else 0
+        reopening = self._logs.begin_reopen(tp, high_watermark=high_watermark, discard=discard)
+        if reopening is None:
+            return True
+        # A log that was not flushed for long takes long to read. Once this is cancelled, a thread may still use its files.
+        error, ended = await self._disk.in_background(reopening.outcome), False
+        try:
+            if error is not None:
+                raise error
+            rebuilt_on = self._rebuilding.get(tp)
+            anew = rebuilt_on is not None and rebuilt_on.config.compacts
+            cuts = reopening.cuts()
+            if anew:
+                cuts[reopening.log.key] = reopening.log.log_start_offset
+            async with self.cuts.lowered(cuts):
+                if next_step_now() is not step:
+                    return False  # only what this very copy is told now lets records be thrown away
+                ended, log = True, self._logs.end_reopen(reopening)
+                self._reopened(log, host, discard=discard, before=before, anew=anew)
+        finally:
+            if not ended:
+                self._logs.give_up_reopen(reopening)
+        return True
+
+    def _reopened(
+        self, log: PartitionLog, host: PartitionHost | None, *, discard: bool, before: int, anew: bool
+    ) -> None:
         if log.failure is not None:
             raise TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR)
+        tp = TopicPartition(log.key.topic, log.key.partition)
         if host is not None and discard:
             lost = Rule.FAILED_SYNC if host.log.trouble is Trouble.SYNC else Rule.DAMAGE
             self._record_cut(tp, before, log.log_end_offset, lost)
-        rebuilt_on = self._rebuilding.get(tp)
-        if rebuilt_on is not None and rebuilt_on.config.compacts:
+            if host.told_offline is not None:
+                self._rebuilding[tp] = host.told_offline
+        if anew:
             # Its leader may have dropped tombstones of keys that this copy would still hold.
             before = log.log_end_offset
             end = log.truncate_to(log.log_start_offset, log.recorded_high_watermark)

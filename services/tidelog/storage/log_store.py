@@ -21,6 +21,7 @@ from tidelog.storage.log_context import LogConfig, LogContext
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
+from tidelog.storage.reopening import Reopening
 from tidelog.storage.reserve import RESERVE_FILE, Reserve
 from tidelog.storage.store_past import PAST_FILES, StorePast
 from tidelog.storage.strays import DELETE_SUFFIX, STRAY_SUFFIX, Stray, Strays
@@ -94,6 +95,8 @@ class LogStore:
         self._lowerings = 0
         self._ceilings: dict[LogKey, int] = {}
         """Ends of logs that are about to be cut: until then no checkpoint says more of them."""
+        self._reopening: set[TopicPartition] = set()
+        """Logs in whose folder a thread is at work."""
         self._lost = False
         self.failed: dict[TopicPartition, FailedLog] = {}
         """Partitions whose log could not be opened or made."""
@@ -386,12 +389,20 @@ class LogStore:
         return log
 
     def reopen(self, tp: TopicPartition, *, high_watermark: int = 0, discard: bool = False) -> PartitionLog | None:
-        """Opens a log again that an error had fenced; None: there is nothing to open, the next `create` makes it.
+        """All three steps of opening a log again at once; None: there is nothing to open, the next `create` makes it."""
+        reopening = self.begin_reopen(tp, high_watermark=high_watermark, discard=discard)
+        if reopening is None:
+            return None
+        reopening.run()
+        return self.end_reopen(reopening)
+
+    def begin_reopen(self, tp: TopicPartition, *, high_watermark: int = 0, discard: bool = False) -> Reopening | None:
+        """Begins to open a log again that an error had fenced. Until `end_reopen` it cannot be deleted.
 
         What had been written must be there, or the log is damaged now: this replica may be in an in-sync set, or go on
         leading. With `discard` it is in none, and what cannot be trusted is cut, to be fetched again; a failed sync needs
         that, since what followed the recovery point may never reach the device (reliability 8.1).
-        KAFKA_STORAGE_ERROR if it still fails; then everything stays as it was.
+        KAFKA_STORAGE_ERROR or OSError if it still fails; then everything stays as it was.
         """
         old = self._logs.get(tp)
         opening = Opening(clean=False, power_lost=False)
@@ -423,16 +434,29 @@ class LogStore:
             dropped_to=self._dropped.get(key),
             marked=self._data_dir.marked,
         )
-        log = PartitionLog.open(self._context, key, self._folder(tp), opening)
+        self._reopening.add(tp)
+        log = PartitionLog.beside(self._context, key, self._folder(tp))
+        return Reopening(tp, log, opening, old, discard=discard, cut_to=synced if sync_failed else None)
+
+    def give_up_reopen(self, reopening: Reopening) -> None:
+        """Instead of `end_reopen`: everything stays as it was."""
+        self._reopening.discard(reopening.tp)
+        reopening.log.give_up()
+
+    def end_reopen(self, reopening: Reopening) -> PartitionLog:
+        """`run` has succeeded. KAFKA_STORAGE_ERROR when what cannot be trusted cannot be cut."""
+        tp, log, old, opening = reopening.tp, reopening.log, reopening.old, reopening.opening
+        self._reopening.discard(tp)
+        log.join(self._context)
         self._logs[tp] = log
-        self._known.add(key)
+        self._known.add(log.key)
         self.failed.pop(tp, None)
-        if discard and log.damage is not None:
+        if reopening.discard and log.damage is not None:
             log.discard_damage(opening.high_watermark)
-        if sync_failed:
-            log.truncate_to(min(synced, log.log_end_offset), opening.high_watermark)
+        if reopening.cut_to is not None:
+            log.truncate_to(min(reopening.cut_to, log.log_end_offset), opening.high_watermark)
         if log.damage is not None and (old is None or old.damage is None):
-            self.data_lost(key, str(log.damage))
+            self.data_lost(log.key, str(log.damage))
         return log
 
     def delete(self, tp: TopicPartition) -> None:
@@ -484,6 +508,9 @@ class LogStore:
 
     def _close(self, tp: TopicPartition) -> LogKey | None:
         """Closes the log, if it is open; None when nothing is in its folder that could be named."""
+        if tp in self._reopening:
+            reason = f"{self._folder(tp)} is being opened again"
+            raise TidelogError(reason, ErrorCode.KAFKA_STORAGE_ERROR)
         log = self._logs.get(tp)
         self.failed.pop(tp, None)
         folder = self._folder(tp)

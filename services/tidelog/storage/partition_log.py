@@ -14,10 +14,11 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH
 from tidelog.ports.disk import DiskFile
 from tidelog.storage.checkpoint import LogKey
-from tidelog.storage.epoch_cache import EpochEnd
+from tidelog.storage.epoch_cache import EpochCache, EpochEnd
 from tidelog.storage.flush import Flush
-from tidelog.storage.handles import NO_DESCRIPTORS
+from tidelog.storage.handles import NO_DESCRIPTORS, Handles
 from tidelog.storage.incoming import check_incoming
+from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_context import Appended, LogContext
 from tidelog.storage.producer_history import ProducerHistory
 from tidelog.storage.producer_state import AS_SENT, ProducerTable, SentCrcs
@@ -32,6 +33,7 @@ from tidelog.wire.batch import NO_CRC, Batches, BatchHeader, Buffer, corrupt, it
 
 T = TypeVar("T")
 
+_FILES_BESIDE_MAX: Final = 8
 CACHES_BYTES_MIN: Final = 1024 * 1024
 """Least growth of a segment after which its caches are saved again."""
 
@@ -58,6 +60,8 @@ class PartitionLog:
         self.cuts = 0
         """How often the end was cut: what was known of the bytes before may no longer hold."""
         self.epochs = context.journal.history(key)
+        self._recovered: EpochCache | None = None
+        """Epochs as recovery has found them."""
         self.damage: Damage | None = None
         """Set when the log is not what it was: it answers KAFKA_STORAGE_ERROR until `discard_damage`."""
         self._stray: list[Segment] = []
@@ -97,11 +101,37 @@ class PartitionLog:
         KAFKA_STORAGE_ERROR on an input/output error. Damage does not raise: the log opens, says so, and refuses to serve.
         """
         log = cls(context, key, folder)
-        try:
-            log._load(opening)
-        except OSError as error:
-            raise log._fenced("open", error) from error
+        log.load(opening)
+        log.join(context)
         return log
+
+    @classmethod
+    def beside(cls, context: LogContext, key: LogKey, folder: str) -> "PartitionLog":
+        """A log whose `load` may run in another thread, as it shares nothing that changes; it is used after `join`."""
+        alone = replace(context, files=Handles(context.disk, _FILES_BESIDE_MAX), indexes=IndexCache())
+        return cls(alone, key, folder)
+
+    def load(self, opening: Opening) -> None:
+        """The slow part of `open`."""
+        try:
+            self._load(opening)
+        except OSError as error:
+            raise self._fenced("open", error) from error
+
+    def join(self, context: LogContext) -> None:
+        """Takes its part in what all logs share: `load` has run."""
+        if context is not self._context:
+            for segment in (*self._segments, *self._stray):
+                segment.move_to(context.files, context.indexes)
+            self._context.files.close()
+            self._context = context
+        if self._recovered is not None:
+            context.journal.replace(self.key, self._recovered)
+            self._recovered = None
+
+    def give_up(self) -> None:
+        """Closes what `load` has opened beside the others."""
+        self._context.files.close()
 
     def _load(self, opening: Opening) -> None:
         names = settle_names(self._disk, self.folder, [entry.name for entry in self._disk.list_dir(self.folder)])
@@ -166,8 +196,7 @@ class PartitionLog:
             self.epochs_rebuilt = True
             found = recover(segments, replace(opening, epochs_complete=False), self.folder, interval_bytes)
         self._take(segments[: found.keep], found.end_offset)
-        history = self.epochs.merged(found.scanned_from, found.epochs, found.end_offset)
-        self._context.journal.replace(self.key, history)
+        self._recovered = self.epochs.merged(found.scanned_from, found.epochs, found.end_offset)
         self._stray = segments[found.keep :]
         if found.damage is not None:
             self.damage = found.damage

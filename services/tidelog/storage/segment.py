@@ -92,6 +92,13 @@ class Segment:
         """Takes over an existing file; its index is read when it is first needed."""
         self.size_bytes = self._files.get(self.path).size()
 
+    def move_to(self, files: Handles, indexes: IndexCache) -> None:
+        """It is opened, and its index is counted, there from now on."""
+        self._indexes.release(self)
+        self._files, self._indexes = files, indexes
+        if self._index_in_file:
+            self._count_index()
+
     def file(self) -> DiskFile:
         return self._files.get(self.path)
 

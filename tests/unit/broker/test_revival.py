@@ -169,19 +169,79 @@ async def test_a_disk_that_goes_on_failing_is_asked_less_and_less(bench: BrokerB
     bench.disk.fail("append", errno.EIO, path="events-0")
     await bench.send(batch(b"a"))
     bench.disk.fail("list_dir", errno.EIO, path="events-0", times=1_000_000)
-    reopen = bench.logs.reopen
+    reopen = bench.logs.begin_reopen
 
     def counted(tp: TopicPartition, **options: bool) -> object:
         opened.append(loop.time())
         return reopen(tp, **options)
 
-    bench.logs.reopen = counted  # type: ignore[method-assign, assignment]
+    bench.logs.begin_reopen = counted  # type: ignore[method-assign, assignment]
     await asyncio.sleep(600.0)
     assert 10 <= len(opened) <= 20
     assert bench.manager.failed() and bench.host.offline is not None
     bench.disk.mend()
     await asyncio.sleep(61.0)
     assert bench.manager.failed() == ()
+
+
+async def fenced(bench: BrokerBench, *topics: str) -> None:
+    """Three records in each, and a fourth that the disk refused."""
+    for topic in topics:
+        bench.told(topic=topic, config=ALONE)
+        for value in (b"a", b"b", b"c"):
+            await bench.send(batch(value), topic=topic)
+        bench.disk.fail("append", errno.EIO, path=topic)
+        assert (await bench.send(batch(b"d"), topic=topic)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_logs_are_opened_again_beside_the_event_loop(bench: BrokerBench) -> None:
+    topics = ("t1", "t2", "t3")
+    await fenced(bench, *topics)
+    for op in ("pread", "read", "list_dir", "create"):
+        bench.disk.slow(op, 1.0, path="/data/t")
+    working: list[int] = []
+    for _ in range(60):
+        await asyncio.sleep(0.5)
+        working.append(len(bench.manager.failed()))
+        assert (await bench.send(batch(b"e"), topic="other")).error_code is ErrorCode.NONE
+    assert {3, 2, 1, 0} == set(working), "one after the other"
+    assert bench.disk.stalled_s == 0.0
+    for topic in topics:
+        bench.told(topic=topic, leader_epoch=4, config=ALONE)
+        assert (await bench.send(batch(b"d"), topic=topic)).base_offset == 3
+
+
+async def test_a_log_that_is_being_opened_again_is_deleted_later(bench: BrokerBench) -> None:
+    """A thread is at work in its folder, which may not become that of another log."""
+    await fenced(bench, "t1")
+    bench.disk.slow("list_dir", 5.0, path="t1")
+    await asyncio.sleep(3.0)
+    tp = TopicPartition("t1", 0)
+    assert bench.manager.stop(tp, TOPIC_ID, 9, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    await asyncio.sleep(10.0)
+    assert bench.manager.stop(tp, TOPIC_ID, 9, delete=True) is ErrorCode.NONE
+    assert bench.disk.kind("/data/t1-0") is None and not bench.logs._reopening
+    bench.disk.mend()
+    assert bench.told(topic="t1", leader_epoch=10, config=ALONE) is ErrorCode.NONE
+    assert (await bench.send(batch(b"new"), topic="t1")).base_offset == 0
+
+
+async def test_nothing_is_thrown_away_on_an_order_of_before(bench: BrokerBench) -> None:
+    """While the log is read, the controller comes to count this copy."""
+    await rotten(bench)
+    path = bench.host.log.segments[0].path
+    held = bench.disk.read(path)
+    tell(bench, told())
+    bench.disk.slow("list_dir", 5.0, path="events")
+    await asyncio.sleep(3.0)
+    assert bench.logs._reopening
+    tell(bench, told(2, (1, 2)))
+    await asyncio.sleep(60.0)
+    assert bench.host.offline is not None and bench.disk.read(path) == held and not bench.logs._reopening
+    bench.disk.mend()
+    tell(bench, told())
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is None and bench.host.log.log_end_offset == 1
 
 
 async def test_free_space_that_is_not_known_ends_no_revivals(bench: BrokerBench) -> None:
