@@ -30,6 +30,7 @@ _HANDLES: Final = "tests/unit/storage/test_handles.py::"
 _INDEXES: Final = "tests/unit/storage/test_index_cache.py::"
 _POINT: Final = "tests/unit/storage/test_recovery_point.py::"
 _START: Final = "tests/unit/broker/test_start.py::"
+_LOST: Final = "tests/unit/broker/test_lost_index.py::"
 _MANAGER: Final = "tests/unit/broker/test_replica_manager.py::"
 _CUTS: Final = "tests/unit/broker/test_cuts_together.py::"
 _REVIVAL: Final = "tests/unit/broker/test_revival.py::"
@@ -308,3 +309,16 @@ def thread_is_not_waited_for(original: Any, self: Any, tp: Any) -> Any:
 async def order_of_before_counts(original: Any, self: Any, tp: Any, host: Any, _: Any, step: Any) -> Any:
     """Records are thrown away on an order that another one has followed."""
     return await original(self, tp, host, lambda: step, step)
+
+
+@MUTANTS.mutant("INDEX-ON-THE-LOOP", ByTest(f"{_LOST}test_a_reader_waits_beside_the_event_loop"))
+@around(Segment, "finds_index")
+def index_is_made_on_the_loop(_: Any, _self: Any) -> bool:
+    """A fetch makes a lost index on the event loop."""
+    return True
+
+
+@MUTANTS.mutant("UNTOLD-INDEX", ByTest(f"{_LOST}test_followers_get_what_the_index_was_lost_of"))
+@around(PartitionHost, "index_read")
+def made_index_wakes_no_follower(_: Any, _self: Any) -> None:
+    """A follower hears nothing of an index that has been made."""

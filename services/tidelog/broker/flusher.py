@@ -1,4 +1,5 @@
-"""Makes logs durable beside the event loop: what flush=sync waits for, and what keeps a recovery short.
+"""Does beside the event loop what logs wait for the device for: syncs, for flush=sync and to keep a recovery short, and reads of
+whole segments whose index is lost.
 
 At most one flush a log is under way; what is appended meanwhile is in the next one, whoever asked for it (group commit).
 A sync that fails is never tried again: the log is fenced and its partition goes offline (reliability 8.1).
@@ -10,9 +11,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from tidelog.broker.partition_host import SYNC, PartitionHost
+from tidelog.broker.retention import read_index
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
+from tidelog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +37,8 @@ class Flusher:
         self._sync_epochs = sync_epochs
         self._began_at: dict[PartitionHost, float] = {}
         """Of the flush that is under way."""
+        self._indexes: dict[PartitionHost, set[Segment]] = {}
+        """Segments whose lost index is being made."""
 
     def request(self, host: PartitionHost) -> None:
         # The task's first step comes in a later turn of the loop: what this turn appends is in one flush.
@@ -58,6 +63,27 @@ class Flusher:
     def busy(self, host: PartitionHost) -> bool:
         """Whether a thread may be using the log's files."""
         return host in self._began_at
+
+    def read_index(self, host: PartitionHost, segment: Segment) -> None:
+        under_way = self._indexes.setdefault(host, set())
+        if segment not in under_way:
+            under_way.add(segment)
+            self._spawn(f"index of {host.tp}", self._read_index(host, segment))
+
+    def reads_index(self, host: PartitionHost) -> bool:
+        return host in self._indexes
+
+    async def _read_index(self, host: PartitionHost, segment: Segment) -> None:
+        try:
+            await read_index(self._disk, host.log, segment)
+        except TidelogError as error:
+            if host.offline is None:
+                host.take_offline(error)
+        finally:
+            self._indexes[host].remove(segment)
+            if not self._indexes[host]:
+                del self._indexes[host]
+        host.index_read()
 
     async def drain(self, limit_s: float) -> None:
         """Until no flush is under way, or the time is up."""

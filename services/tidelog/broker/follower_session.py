@@ -298,6 +298,8 @@ class FollowerSession:
             except TidelogError as error:
                 _log.warning("cannot read %s at %d for follower %d: %s", tp, offset, self.replica, error)
                 continue
+            if not read and host.reads_index:
+                continue  # there is news when the index is there
             if len(read) > batch_bytes:
                 self._hold_back(host, offset, len(read), batch_bytes)
                 continue

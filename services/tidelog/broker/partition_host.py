@@ -22,6 +22,7 @@ from tidelog.storage.log_context import Appended
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import AS_SENT, SentCrcs
 from tidelog.storage.recovery import Damage, RottenError
+from tidelog.storage.segment import Segment
 from tidelog.storage.time_lookup import TimestampOffset
 from tidelog.topic_config import LOG_APPEND_TIME, TopicConfig
 from tidelog.wire import messages as m
@@ -77,6 +78,12 @@ class Flushes(Protocol):
     def busy(self, host: "PartitionHost") -> bool:
         """Whether a flush of its log is under way."""
         ...
+
+    def read_index(self, host: "PartitionHost", segment: Segment) -> None:
+        """Makes a lost index beside the event loop; `index_read` follows unless it fails."""
+        ...
+
+    def reads_index(self, host: "PartitionHost") -> bool: ...
 
     def check_stalls(self, now: float) -> None: ...
 
@@ -270,11 +277,28 @@ class PartitionHost:
             self._context.fetchers.restate(self)
 
     def read(self, offset: int, max_bytes: int, end: int, min_one: bool) -> bytes:
+        """Empty also while a lost index is made: see `reads_index`. Readers and followers are woken when it is there."""
         self._check_online()
         try:
-            return self._on_disk(self.log.read, offset, max_bytes, end, min_one=min_one)
+            return self._on_disk(
+                self.log.read, offset, max_bytes, end, min_one=min_one, on_lost_index=self._index_is_lost
+            )
         except RottenError as rotten:
             raise self._context.on_rotten(self, rotten.damage) from rotten
+
+    def _index_is_lost(self, segment: Segment) -> None:
+        self._context.flushes.read_index(self, segment)
+
+    @property
+    def reads_index(self) -> bool:
+        """True while an index that was lost is made."""
+        return self._context.flushes.reads_index(self)
+
+    def index_read(self) -> None:
+        for reader in self.readers:
+            reader.fire()
+        for sink in self.sinks.values():
+            sink.news(self)
 
     def find_time(self, timestamp_ms: int | None, start: int = 0) -> TimestampOffset | None:
         """The first committed batch with a record at or after the instant, of those that end after `start`; None asks for the

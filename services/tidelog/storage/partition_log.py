@@ -436,11 +436,20 @@ class PartitionLog:
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, bytes_max: int, end_offset: int, *, min_one: bool = True) -> bytes:
+    def read(
+        self,
+        offset: int,
+        bytes_max: int,
+        end_offset: int,
+        *,
+        min_one: bool = True,
+        on_lost_index: Callable[[Segment], None] | None = None,
+    ) -> bytes:
         """Whole batches from the one that holds `offset`, none that ends after `end_offset`, about `bytes_max` at most.
 
         With `min_one` the first batch comes even if it is larger. Empty at the end. OFFSET_OUT_OF_RANGE outside the log;
-        RottenError where a batch is not what it was.
+        RottenError where a batch is not what it was. With `on_lost_index` nothing is read from a closed segment whose index must
+        first be made from all its headers, which takes long: it is called with that segment.
         """
         self._check()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -453,10 +462,13 @@ class PartitionLog:
         records = self._tail.read(offset, bytes_max, end_offset, min_one)
         if records is not None:
             return records
-        return self.guarded("read", lambda: self._read_disk(offset, bytes_max, end_offset, min_one))
-
-    def _read_disk(self, offset: int, bytes_max: int, end_offset: int, min_one: bool) -> bytes:
         segment = self._segments[bisect_right(self._bases, offset) - 1]
+        if on_lost_index is not None and segment is not self._segments[-1] and not segment.finds_index():
+            on_lost_index(segment)
+            return b""
+        return self.guarded("read", lambda: self._read_disk(segment, offset, bytes_max, end_offset, min_one))
+
+    def _read_disk(self, segment: Segment, offset: int, bytes_max: int, end_offset: int, min_one: bool) -> bytes:
         found = segment.find(offset)
         if found is None:
             raise RottenError(Damage(segment.path, segment.size_bytes, offset, "the file ends before this offset"))

@@ -172,6 +172,14 @@ class Segment:
         """Whether `index` costs nothing."""
         return self._index is not None
 
+    def finds_index(self) -> bool:
+        """True when `index` costs little: it is in memory or in its file, and need not be made from the segment."""
+        if self._index is None:
+            index, covered = self._index_in_its_file()
+            if covered == self.size_bytes:
+                self._take_index(index, True)
+        return self._index is not None
+
     @property
     def latest_timestamp(self) -> int:
         """The largest timestamp of all batches; -1 when none has one."""
