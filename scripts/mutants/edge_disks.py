@@ -13,6 +13,7 @@ from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
 from tidelog.storage import handles, partition_log, recovery, strays, tail, topic_marker
 from tidelog.storage.checkpoint import OffsetCheckpoint
+from tidelog.storage.compaction import Source
 from tidelog.storage.handles import Handles
 from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_store import LogStore
@@ -322,3 +323,17 @@ def index_is_made_on_the_loop(_: Any, _self: Any) -> bool:
 @around(PartitionHost, "index_read")
 def made_index_wakes_no_follower(_: Any, _self: Any) -> None:
     """A follower hears nothing of an index that has been made."""
+
+
+@MUTANTS.mutant("UNSCRUBBED-PART", ByTest(f"{_CLEANER}test_rot_in_the_active_segment_of_a_follower"))
+def active_segment_is_not_scrubbed(code: Code) -> None:
+    """A scrub reads closed segments alone."""
+    code.replace(scrubber, "flushed_part", lambda log: None)
+
+
+@MUTANTS.mutant("UNFLUSHED-PART", ByTest(f"{_CLEANER}test_a_scrub_reads_no_more_than_is_flushed"))
+@around(scrubber, "flushed_part")
+def whole_active_segment_is_scrubbed(_: Any, log: Any) -> Any:
+    """A scrub reads what was not flushed yet."""
+    active = log.segments[-1]
+    return Source(active.base_offset, log.log_end_offset, active.size_bytes)

@@ -205,7 +205,7 @@ class BrokerSettings(ServerSettings):
     log_cleaner_io_max_bytes_per_second: Annotated[float, Above(0)] = float("inf")
     """Maximum number of bytes per second that compaction reads, over all logs."""
     log_scrub_interval_ms: Milliseconds = 86_400_000
-    """Interval at which each closed segment is read again to find damage."""
+    """Interval at which the flushed part of each log is read again to find damage."""
     log_scrub_io_max_bytes_per_second: Annotated[float, Above(0)] = 16 << 20
     """Maximum number of bytes per second that scrubbing reads, over all logs. A round of scrubbing that takes longer
     than log_scrub_interval_ms still runs to its end."""

@@ -1,4 +1,4 @@
-"""Reads every closed segment again from time to time, slowly, and reports what has rotted (reliability 8.1, row 32).
+"""Reads again from time to time what is durable of every log, slowly, and reports what has rotted (reliability 8.1, row 32).
 
 A worker process reads; what becomes of a rotten log is decided in `rot`.
 """
@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.errors import TidelogError
 from tidelog.ports.clock import Clock
 from tidelog.ports.worker import Worker
 from tidelog.runtime.metrics import CleanerMetrics
@@ -17,7 +18,7 @@ from tidelog.storage.compaction import Progress, Source
 from tidelog.storage.recovery import Damage
 from tidelog.storage.scrub import Scrub
 from tidelog.storage.segment import segment_name
-from tidelog.storage.segment_swap import closed_below
+from tidelog.storage.segment_swap import closed_below, flushed_part
 
 _log = logging.getLogger(__name__)
 
@@ -58,18 +59,18 @@ class Scrubber:
     async def scrub_all(self) -> None:
         """One round."""
         for host in list(self._hosts):
-            if host.offline is None and host.log.failure is None:
-                for source in closed_below(host.log, host.log.log_end_offset):
-                    await self._scrub(host, source)
+            for source in _sources(host):
+                await self._scrub(host, source)
 
     async def _scrub(self, host: PartitionHost, source: Source) -> None:
         """A segment that cannot be read twice is no copy of its records."""
         log, cuts = host.log, host.log.cuts
+        segment = next((each for each in log.segments if each.base_offset == source.base_offset), None)
 
         def is_there() -> bool:
             """It was neither cut, compacted nor deleted meanwhile."""
             works = host.offline is None and host.log is log and log.failure is None and log.cuts == cuts
-            return works and source in closed_below(log, source.end_offset)
+            return works and segment in log.segments
 
         for again in (True, False):
             try:
@@ -95,3 +96,17 @@ class Scrubber:
                     await self._clock.sleep(step.read_bytes / self._settings.bytes_per_s)
                 else:
                     self._on_damage(host, step)
+
+
+def _sources(host: PartitionHost) -> tuple[Source, ...]:
+    """Closed segments, and what is flushed of the next one. None of a copy that is offline."""
+    log = host.log
+    if host.offline is not None or log.failure is not None:
+        return ()
+    closed = closed_below(log, log.log_end_offset)
+    try:
+        part = log.guarded("read", lambda: flushed_part(log))
+    except TidelogError as error:
+        host.take_offline(error)
+        return ()
+    return closed if part is None or part.base_offset in {each.base_offset for each in closed} else (*closed, part)

@@ -66,6 +66,22 @@ def closed_below(log: Log, offset: int) -> tuple[Source, ...]:
     return tuple(found)
 
 
+def flushed_part(log: Log) -> Source | None:
+    """The durable part of the segment that holds the recovery point, mostly the active one; None when there is none.
+
+    OSError.
+    """
+    end = log.recovery_point
+    for segment in reversed(log.segments):
+        if segment.base_offset < end <= log.end_of(segment):
+            found = segment.find(end)
+            if found is not None and found[1].base_offset != end:
+                return None
+            size_bytes = segment.size_bytes if found is None else found[0]
+            return Source(segment.base_offset, end, size_bytes)
+    return None
+
+
 class SegmentSwap:
     """`begun`, `sync` (any thread), `install`, `sync` (any thread), `end`, `purge` (any thread).
 

@@ -30,6 +30,7 @@ from tidelog.wire import messages as m
 
 COMPACTED = TopicConfig(min_insync_replicas=1, cleanup_policy="compact", segment_bytes=200)
 KEPT = TopicConfig(min_insync_replicas=1, segment_bytes=200)
+ALONE = TopicConfig(min_insync_replicas=1)
 
 
 class Bed:
@@ -213,6 +214,52 @@ async def test_a_rotten_segment_of_a_follower_takes_its_copy_out(bed: Bed) -> No
     assert bed.bench.host.offline is None
     assert bed.bench.host.log.log_end_offset == bad.offset < 12
     assert bed.bench.fetchers.following
+
+
+@requirement("A flipped bit is never served or replicated")
+async def test_rot_in_the_active_segment_of_a_follower(bed: Bed) -> None:
+    """It may stay the active one for a week, in a copy that serves no reads."""
+    bed.bench.told(config=ALONE)
+    for number in range(5):
+        await bed.send(b"k", b"%d" % number)
+    log = bed.bench.host.log
+    log.flush()
+    await bed.send(b"k", b"not flushed")
+    assert len(log.segments) == 1
+    bed.bench.told(config=ALONE, leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+    await asyncio.sleep(25.0)
+    assert bed.bench.host.offline is None, "what is appended meanwhile, or was not flushed, is not looked at"
+    bed.rot(segment=0)
+    await asyncio.sleep(25.0)
+    assert bed.bench.host.offline is not None and log.damage is not None
+    assert (log.damage.offset, bed.value("tidelog_log_corrupt_batches_found_total")) == (0, 1)
+
+
+async def test_a_scrub_reads_no_more_than_is_flushed(bed: Bed) -> None:
+    bed.bench.told(config=ALONE)
+    await bed.send(b"k", b"1")
+    log = bed.bench.host.log
+    log.flush()
+    size = log.size_bytes
+    await bed.send(b"k", b"2")
+    bed.bench.disk.flip_bit(log.segments[0].path, size + 65)  # as a torn write that is still under way
+    await asyncio.sleep(25.0)
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 0
+    assert bed.value("tidelog_log_scrub_read_bytes_total") >= size
+
+
+async def test_a_cut_ends_the_scrub_of_a_segment(bed: Bed) -> None:
+    bed.bench.told(config=ALONE)
+    for number in range(40):
+        await bed.send(b"k", b"%d" % number)
+    log = bed.bench.host.log
+    log.flush()
+    bed.rot(segment=0)
+    bed.bench.disk.slow("open", 5.0, path=log.segments[0].path)
+    await asyncio.sleep(2.0)
+    log.truncate_to(0)
+    await asyncio.sleep(10.0)
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 0
 
 
 def tell_offline(bench: BrokerBench) -> None:
