@@ -14,12 +14,14 @@ from tidelog.errors import TidelogError
 from tidelog.storage import handles, partition_log, recovery, strays, tail, topic_marker
 from tidelog.storage.checkpoint import OffsetCheckpoint
 from tidelog.storage.compaction import Source
+from tidelog.storage.data_dir import DataDir
 from tidelog.storage.handles import Handles
 from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import ProducerSnapshots
 from tidelog.storage.recovery import Damage
+from tidelog.storage.reserve import Reserve
 from tidelog.storage.segment import Segment
 
 MUTANTS: Final = Table(__name__)
@@ -31,6 +33,7 @@ _HANDLES: Final = "tests/unit/storage/test_handles.py::"
 _INDEXES: Final = "tests/unit/storage/test_index_cache.py::"
 _POINT: Final = "tests/unit/storage/test_recovery_point.py::"
 _START: Final = "tests/unit/broker/test_start.py::"
+_FULL: Final = "tests/unit/storage/test_full_disk.py::"
 _LOST: Final = "tests/unit/broker/test_lost_index.py::"
 _MANAGER: Final = "tests/unit/broker/test_replica_manager.py::"
 _CUTS: Final = "tests/unit/broker/test_cuts_together.py::"
@@ -337,3 +340,34 @@ def whole_active_segment_is_scrubbed(_: Any, log: Any) -> Any:
     """A scrub reads what was not flushed yet."""
     active = log.segments[-1]
     return Source(active.base_offset, log.log_end_offset, active.size_bytes)
+
+
+@MUTANTS.mutant("FULL-START", ByTest(f"{_FULL}test_a_broker_starts_and_serves_what_it_has"))
+@around(LogStore, "_record")
+def full_disk_ends_the_start(_: Any, self: Any, _what: str, write: Any) -> None:
+    """A broker does not start on a full disk."""
+    self._reserve.lend(write)
+
+
+@MUTANTS.mutant("SETTLED-TOO-SOON", ByTest(f"{_FULL}test_after_a_start_that_could_not_be_recorded"))
+@around(DataDir, "record_intact_since")
+def loss_of_power_is_over(original: Any, self: Any, broker_epoch: Any, *, recovered: bool = True) -> None:
+    """A loss of power is over when the broker registers, whatever could be written of what it took."""
+    del recovered
+    original(self, broker_epoch, recovered=True)
+
+
+@MUTANTS.mutant("INDEXES-BEFORE-MARKS", ByTest(f"{_FULL}test_retention_frees_a_full_disk"))
+@around(Reserve, "_drop_indexes")
+def indexes_give_no_way(_: Any, _self: Any) -> bool:
+    """On a full disk without a reserve no checkpoint is written, so that retention frees nothing."""
+    return False
+
+
+@MUTANTS.mutant("FULL-ROLL", ByTest(f"{_FULL}test_a_segment_that_cannot_be_made_fences_no_log"))
+@around(PartitionLog, "roll")
+def full_disk_fences_a_roll(_: Any, self: Any) -> bool:
+    """Retention takes a log offline if a full disk has no room for its next segment."""
+    if self.segments[-1].size_bytes:
+        self.guarded("roll", self._next_segment)
+    return True

@@ -243,7 +243,7 @@ def marker_goes_after_loading(code: Code) -> None:
     A run of a cluster does not show it: a broker that registers syncs its data directory before it appends anything.
     """
 
-    def begin_life(original: Any, self: Any) -> None:
+    def forget_clean_stop(original: Any, self: Any) -> None:
         disk = self._disk
         with altered(self, _disk=Seen(disk, kind=lambda path: None if path.endswith(CLEAN_FILE) else disk.kind(path))):
             original(self)
@@ -254,7 +254,7 @@ def marker_goes_after_loading(code: Code) -> None:
         if self._disk.kind(marker) is not None:
             self._disk.remove(marker)
 
-    code.wrap(DataDir, "begin_life", begin_life)
+    code.wrap(DataDir, "forget_clean_stop", forget_clean_stop)
     code.wrap(LogStore, "_settle", settle)
 
 

@@ -114,8 +114,7 @@ class Retention:
         config = host.config
         # What is in the active segment is not compacted (KIP-354).
         age_max_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
-        if now_ms - begun[1] > age_max_ms:
-            log.roll()
+        if now_ms - begun[1] > age_max_ms and log.roll():
             self._begun[log] = (log.log_end_offset, now_ms)
 
     async def _expire(self, host: PartitionHost, now_ms: float) -> None:

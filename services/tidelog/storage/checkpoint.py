@@ -5,6 +5,7 @@ synced, renamed, and the directory synced (reliability 8.1, MUT-21).
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -61,6 +62,10 @@ def write_beside(disk: Disk, temporary: str, data: bytes) -> None:
     try:
         file.append([data])
         file.sync()
+    except OSError:
+        with suppress(OSError):  # what is half written takes space
+            disk.remove(temporary)
+        raise
     finally:
         file.close()
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from tidelog.ports.disk import Disk
 from tidelog.storage.checkpoint import LogKey, write_beside
 from tidelog.storage.epoch_journal import EpochJournal
+from tidelog.storage.reserve import Reserve
 
 NEXT_SUFFIX: Final = ".next"
 
@@ -29,6 +31,7 @@ class Checkpoint:
     disk: Disk
     root: str
     journal: EpochJournal
+    reserve: Reserve
     files: Sequence[tuple[Replaced, bytes]]
     lowerings: int
     deleted: Sequence[str]
@@ -43,4 +46,4 @@ class Checkpoint:
         self.journal.sync()
         self.disk.sync_dir(self.root)
         for marks, data in self.files:
-            write_beside(self.disk, marks.path + NEXT_SUFFIX, data)
+            self.reserve.lend(partial(write_beside, self.disk, marks.path + NEXT_SUFFIX, data))

@@ -143,19 +143,24 @@ class DataDir:
         self.previous_intact_since = _optional(life.get("intact_since", _NONE))
 
     def begin_life(self) -> None:
-        """Before anything is loaded: what was remembered is void from here on, except in memory."""
+        """Before anything is loaded. `forget_clean_stop` must follow, also where this cannot be written: then the next start may
+        take a kill of this process for a loss of power."""
         intact = intact_since_after_start(
             self.previous_intact_since, was_clean=self.was_clean, same_boot=not self.power_lost, damaged=False
         )
         self._write_life(intact, recovered=not self.power_lost)
+
+    def forget_clean_stop(self) -> None:
+        """Voids what was remembered, except in memory. Needs no space."""
         path = f"{self._root}/{CLEAN_FILE}"
         if self._disk.kind(path) is not None:
             self._disk.remove(path)
             self._disk.sync_dir(self._root)
 
-    def record_intact_since(self, broker_epoch: int | None) -> None:
-        """Durable when it returns; None when something was lost and no registration has followed yet."""
-        self._write_life(broker_epoch, recovered=True)
+    def record_intact_since(self, broker_epoch: int | None, *, recovered: bool = True) -> None:
+        """Durable when it returns; None when something was lost and no registration has followed yet. `recovered`: what recovery
+        has found is durable."""
+        self._write_life(broker_epoch, recovered=recovered or not self.power_lost)
 
     def record_unmarked(self) -> None:
         """Durable when it returns."""
@@ -167,7 +172,9 @@ class DataDir:
         since = _NONE if intact_since is None else str(intact_since)
         lines = [f"boot {self._boot}", f"intact_since {since}", f"recovered {'yes' if recovered else 'no'}"]
         lines += [_MARKED] if self.marks else []
-        write_lines(self._disk, f"{self._root}/{LIFE_FILE}", lines)
+        path = f"{self._root}/{LIFE_FILE}"
+        if read_lines(self._disk, path).lines != lines:
+            write_lines(self._disk, path, lines)
 
     def mark_clean(self, broker_epoch: int) -> None:
         """The last thing of a clean stop: everything else is durable (KAFKA-13773)."""

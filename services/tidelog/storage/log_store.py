@@ -98,6 +98,8 @@ class LogStore:
         self._reopening: set[TopicPartition] = set()
         """Logs in whose folder a thread is at work."""
         self._lost = False
+        self._settled = True
+        """True once all that the start has found is on disk."""
         self.failed: dict[TopicPartition, FailedLog] = {}
         """Partitions whose log could not be opened or made."""
         self.notes: list[str] = []
@@ -152,7 +154,8 @@ class LogStore:
 
     def _begin_load(self) -> None:
         directory = self._data_dir
-        self._reserve.lend(directory.begin_life)
+        self._record("that it has begun", directory.begin_life)
+        directory.forget_clean_stop()
         problems = [read.problem for read in (*self._marks, self._journal)]
         self.notes += directory.problems + [problem for problem in problems if problem]
         if self._dropped_is_lost:
@@ -249,7 +252,7 @@ class LogStore:
         """What recovery found is durable before anything new happens; only then is a loss of power over and done."""
         directory = self._data_dir
         self._forget_missing()
-        self._reserve.lend(self._journal.settle)
+        self._record("leader epochs", self._journal.settle)
         for log in self._logs.values():
             if log.damage is None:
                 self._recovery_points.update({log.key: log.recovery_point})
@@ -258,7 +261,7 @@ class LogStore:
                     self._log_starts.update({log.key: log.log_start_offset})
                     self.notes.append(f"{log.folder}: {LOG_STARTS_FILE} is lost; it starts at {log.log_start_offset}")
         for marks in self._marks:
-            self._reserve.lend(marks.write)
+            self._record(marks.path, marks.write)
         self._purgeable, self._deleted = self._deleted, []
         self.intact_since = intact_since_after_start(
             directory.previous_intact_since,
@@ -267,8 +270,18 @@ class LogStore:
             damaged=self._lost,
         )
         if self._lost or directory.power_lost:
-            self._reserve.lend(lambda: directory.record_intact_since(self.intact_since))
+            self._record_intact_since(self.intact_since)
         self.restore_reserve()
+
+    def _record(self, what: str, write: Callable[[], None]) -> None:
+        """A broker on a full disk starts all the same: it can be read, and its retention makes room."""
+        try:
+            self._reserve.lend(write)
+        except OSError as error:
+            if not no_space(error):
+                raise
+            self._settled = False
+            self.notes.append(f"{self._root}: the disk is full: {what} could not be written at the start: {error}")
 
     def restore_reserve(self) -> None:
         """Sets space aside for the small files again, if there is any. Waits for the device."""
@@ -589,7 +602,8 @@ class LogStore:
         small = (*self._marks, self.past)
         files = [(each, data) for each in small if (data := each.next_file()) is not None]
         deleted = tuple(self._deleted)
-        return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, deleted, log_starts)
+        shared = self._disk, self._root, self._journal, self._reserve
+        return Checkpoint(*shared, files, self._lowerings, deleted, log_starts)
 
     def _mark(self, log: PartitionLog) -> None:
         """Most logs have nothing new."""
@@ -627,6 +641,9 @@ class LogStore:
             else:
                 self._purgeable += checkpoint.deleted
                 self._deleted = self._deleted[len(checkpoint.deleted) :]
+                if not self._settled:
+                    self._settled = True
+                    self._record_intact_since(self.intact_since)
                 return self._release(checkpoint.log_starts)
         if error is not None:
             if no_space(error):
@@ -748,7 +765,7 @@ class LogStore:
 
     def _record_intact_since(self, broker_epoch: int | None) -> None:
         try:
-            self._reserve.lend(lambda: self._data_dir.record_intact_since(broker_epoch))
+            self._reserve.lend(lambda: self._data_dir.record_intact_since(broker_epoch, recovered=self._settled))
         except OSError as error:
             self.notes.append(f"{self._root}: what it may have lost could not be recorded: {error}")
 

@@ -28,7 +28,7 @@ from tidelog.storage.segment_swap import SegmentSwap, settle_names
 from tidelog.storage.strays import Cut
 from tidelog.storage.tail import Tail
 from tidelog.storage.time_lookup import TimestampOffset, first_at, newest
-from tidelog.storage.trouble import Trouble, trouble_of
+from tidelog.storage.trouble import Trouble, no_space, trouble_of
 from tidelog.wire.batch import NO_CRC, Batches, BatchHeader, Buffer, corrupt, iter_batches, rewritten, stamp
 
 T = TypeVar("T")
@@ -412,15 +412,20 @@ class PartitionLog:
         return self._next_segment()
 
     def _next_segment(self) -> Segment:
-        """Closes the active segment, if there is one."""
         if self._segments:
-            active = self._segments[-1]
-            if active.cut_unsynced:
-                # Or a loss of power could bring back what was cut, with the next segment fitting behind it.
-                active.file().sync()
-                active.cut_unsynced = False
-            active.offer_index()
-            self._producers.save(self._segments, self.log_end_offset)
+            self._close_active()
+        return self._add_segment()
+
+    def _close_active(self) -> None:
+        active = self._segments[-1]
+        if active.cut_unsynced:
+            # Or a loss of power could bring back what was cut, with the next segment fitting behind it.
+            active.file().sync()
+            active.cut_unsynced = False
+        active.offer_index()
+        self._producers.save(self._segments, self.log_end_offset)
+
+    def _add_segment(self) -> Segment:
         segment = self._segment(self.log_end_offset)
         segment.create()
         self._segments.append(segment)
@@ -428,11 +433,19 @@ class PartitionLog:
         self._names_unsynced = True
         return segment
 
-    def roll(self) -> None:
-        """Closes the active segment, unless nothing is in it: only a closed one can go or be compacted."""
+    def roll(self) -> bool:
+        """Closes the active segment, unless nothing is in it: only a closed one can go or be compacted. False where a full disk
+        has no room for the next one; then it stays as it is."""
         self._check()
         if self._segments and self._segments[-1].size_bytes:
-            self.guarded("roll", self._next_segment)
+            self.guarded("roll", self._close_active)
+            try:
+                self._add_segment()
+            except OSError as error:
+                if no_space(error):
+                    return False
+                raise self._fenced("roll", error) from error
+        return True
 
     # --- reading ------------------------------------------------------------------------------------------------
 

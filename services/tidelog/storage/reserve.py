@@ -5,9 +5,11 @@ and put aside again when there is space (reliability 8.1).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
-from tidelog.ports.disk import Disk
+from tidelog.ports.disk import Disk, EntryKind
+from tidelog.storage.segment import INDEX_SUFFIX, parse_segment_name
 from tidelog.storage.trouble import no_space
 
 T = TypeVar("T")
@@ -56,10 +58,29 @@ class Reserve:
             file.close()
 
     def lend(self, write: Callable[[], T]) -> T:
-        """`write`, and once more on the reserve when the disk is full."""
-        try:
-            return write()
-        except OSError as error:
-            if not no_space(error) or not self.release():
-                raise
-            return write()
+        """`write`, and again when the disk is full and something can give way to it. Any thread."""
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                if not no_space(error) or not (self.release() or self._drop_indexes()):
+                    raise
+
+    def _drop_indexes(self) -> bool:
+        """Without these small files no retention frees a full disk: files of indexes give way to them, which are made again."""
+        freed_bytes = 0
+        for folder in self._disk.list_dir(self._root):
+            if folder.kind is EntryKind.DIRECTORY:
+                freed_bytes += self._drop_indexes_in(f"{self._root}/{folder.name}")
+            if freed_bytes >= _CHUNK_BYTES:
+                break
+        return freed_bytes > 0
+
+    def _drop_indexes_in(self, folder: str) -> int:
+        freed_bytes = 0
+        with suppress(OSError):  # of a folder that is not ours, or gone
+            for name in [each.name for each in self._disk.list_dir(folder)]:
+                if parse_segment_name(name, INDEX_SUFFIX) is not None:
+                    freed_bytes += len(self._disk.read(f"{folder}/{name}"))
+                    self._disk.remove(f"{folder}/{name}")
+        return freed_bytes

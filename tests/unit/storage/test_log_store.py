@@ -191,7 +191,7 @@ def test_kafka_13773_no_marker_when_the_stop_failed() -> None:
     for op, path in (("sync", ".log"), ("append", "replication-offset"), ("sync", "leader-epoch"), ("append", "clean")):
         disk = SimDisk()
         store = started(disk)
-        disk.fail(op, errno.ENOSPC, path=path)
+        disk.fail(op, errno.EIO, path=path)
         assert not store.close({TP: 2}, 5), (op, path)
         disk.crash(Crash.PROCESS)
         assert not open_store(disk).data_dir.was_clean
