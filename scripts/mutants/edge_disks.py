@@ -371,3 +371,12 @@ def full_disk_fences_a_roll(_: Any, self: Any) -> bool:
     if self.segments[-1].size_bytes:
         self.guarded("roll", self._next_segment)
     return True
+
+
+@MUTANTS.mutant("ENCODED-ON-THE-LOOP", ByTest(f"{_STORE}test_a_checkpoint_is_encoded_beside_the_event_loop"))
+@around(OffsetCheckpoint, "next_file")
+def checkpoint_is_encoded_on_the_loop(original: Any, self: Any) -> Any:
+    """A checkpoint is encoded on the event loop."""
+    content = original(self)
+    data = None if content is None else content()
+    return None if content is None else lambda: data

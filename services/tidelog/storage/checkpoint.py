@@ -4,8 +4,9 @@ Text: a version line, a count line, the lines, and a last line with the CRC-32C 
 synced, renamed, and the directory synced (reliability 8.1, MUT-21).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -158,13 +159,13 @@ class OffsetCheckpoint:
     def write(self) -> None:
         """Durable when it returns. Writes nothing when nothing changed, and the file is durable."""
         if self._offsets != self._written or self._replaced:
-            replace_file(self._disk, self.path, self._encode())
+            replace_file(self._disk, self.path, _encoded(self._offsets))
             self._written, self._next, self._replaced = dict(self._offsets), None, {}
             self._changed = False
 
-    def next_file(self) -> bytes | None:
-        """What a caller is to put in place by himself, when the names of the folder are durable, and then report by
-        `installed`; None when nothing changed."""
+    def next_file(self) -> Callable[[], bytes] | None:
+        """Content for a caller that puts it in place, when the names of the folder are durable, and then reports it by
+        `installed`; None when nothing changed. It is made in any thread, as ten thousand lines take their time."""
         if self._next is not None:  # it was given up, and may be in place or not
             for key, offset in [*(self._written or {}).items(), *self._next.items()]:
                 self._replaced[key] = max(offset, self._replaced.get(key, 0))
@@ -172,7 +173,7 @@ class OffsetCheckpoint:
         if self._written is not None and (not self._changed or self._offsets == self._written):
             return None
         self._next, self._changed = dict(self._offsets), False
-        return self._encode()
+        return partial(_encoded, self._next)
 
     def installed(self) -> None:
         """The last `next_file` is in place, and nothing was written since it was asked for."""
@@ -180,8 +181,9 @@ class OffsetCheckpoint:
             self._replaced = self._written
         self._written, self._next = self._next, None
 
-    def _encode(self) -> bytes:
-        return encode_lines([f"{k.topic} {k.partition} {k.topic_id.hex()} {o}" for k, o in self._offsets.items()])
+
+def _encoded(offsets: Mapping[LogKey, int]) -> bytes:
+    return encode_lines([f"{k.topic} {k.partition} {k.topic_id.hex()} {o}" for k, o in offsets.items()])
 
 
 def _parse_offsets(read: Lines, path: str) -> tuple[dict[LogKey, int], str | None]:

@@ -1,6 +1,6 @@
 """One checkpoint of all logs of a broker, from its files beside the old ones until they take their place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -32,7 +32,7 @@ class Checkpoint:
     root: str
     journal: EpochJournal
     reserve: Reserve
-    files: Sequence[tuple[Replaced, bytes]]
+    files: Sequence[tuple[Replaced, Callable[[], bytes]]]
     lowerings: int
     deleted: Sequence[str]
     log_starts: Mapping[LogKey, int]
@@ -45,5 +45,5 @@ class Checkpoint:
         """
         self.journal.sync()
         self.disk.sync_dir(self.root)
-        for marks, data in self.files:
-            self.reserve.lend(partial(write_beside, self.disk, marks.path + NEXT_SUFFIX, data))
+        for marks, content in self.files:
+            self.reserve.lend(partial(write_beside, self.disk, marks.path + NEXT_SUFFIX, content()))

@@ -600,7 +600,7 @@ class LogStore:
         self.write_epochs()
         log_starts = self._log_starts.stored()
         small = (*self._marks, self.past)
-        files = [(each, data) for each in small if (data := each.next_file()) is not None]
+        files = [(each, content) for each in small if (content := each.next_file()) is not None]
         deleted = tuple(self._deleted)
         shared = self._disk, self._root, self._journal, self._reserve
         return Checkpoint(*shared, files, self._lowerings, deleted, log_starts)

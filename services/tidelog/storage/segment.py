@@ -201,8 +201,11 @@ class Segment:
     def offer_index(self) -> None:
         """Saves an index that no file tells, so that it can go out of memory. Without a file it stays there."""
         if self._index is not None and not self._index_in_file and self.path.endswith(LOG_SUFFIX):
-            with suppress(OSError):
+            try:
                 self.save_index()
+            except OSError:
+                with suppress(OSError):  # what is half written takes space
+                    self.drop_index_file()
 
     def _count_index(self) -> None:
         assert self._index is not None

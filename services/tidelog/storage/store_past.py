@@ -3,6 +3,7 @@
 Such a store tells another past: it may lack topics that are still wanted. A file says so until an operator removes it.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.ports.disk import Disk
@@ -55,12 +56,13 @@ class StorePast:
 
     # --- the file ---------------------------------------------------------------------------------------------------
 
-    def next_file(self) -> bytes | None:
+    def next_file(self) -> Callable[[], bytes] | None:
         """Content for a caller that puts it in place, and then reports it by `installed`; None when nothing changed."""
         if self._seen == self._written:
             return None
         self._written, self._next = None, self._seen
-        return self._encoded()
+        data = self._encoded()
+        return lambda: data
 
     def save(self) -> None:
         """Puts it in place now, beside the checkpoints; OSError leaves it to the next one. Waits for the device."""

@@ -34,9 +34,9 @@ def read_past(disk: SimDisk) -> StorePast:
 
 
 def checkpoint(disk: SimDisk, past: StorePast) -> None:
-    data = past.next_file()
-    if data is not None:
-        replace_file(disk, past.path, data)
+    content = past.next_file()
+    if content is not None:
+        replace_file(disk, past.path, content())
         past.installed()
 
 

@@ -10,6 +10,7 @@ from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store
 from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
+from tidelog.storage import checkpoint
 from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, read_lines, replace_file, write_lines
 from tidelog.storage.data_dir import intact_since_after_start
 from tidelog.storage.epoch_journal import EpochJournal
@@ -280,6 +281,27 @@ def test_mut_21_background_checkpoints_too() -> None:
                 assert lost.read(path) in (before[path], after[path])
 
 
+def test_a_checkpoint_is_encoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand lines take 15 ms a file. What changes meanwhile is in the next one."""
+    disk = SimDisk()
+    store = started(disk)
+
+    def encoded_too_soon(lines: list[str]) -> bytes:
+        raise AssertionError(lines)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "encode_lines", encoded_too_soon)
+        begun = store.begin_checkpoint({TP: 1})
+        store.logs[TP].recorded_high_watermark = 2
+        store.logs[TP].marked = None
+        store._mark(store.logs[TP])
+    begun.run()
+    store.end_checkpoint(begun)
+    assert OffsetCheckpoint(disk, HW_FILE).get(KEY) == 1
+    store.checkpoint({TP: 2})
+    assert OffsetCheckpoint(disk, HW_FILE).get(KEY) == 2
+
+
 def test_a_cut_during_a_checkpoint_wins() -> None:
     disk = SimDisk()
     store = started(disk)
@@ -334,9 +356,9 @@ def test_lowered_marks_are_written_even_if_they_equal_an_older_file() -> None:
     checkpoint.update({KEY: 50})
     checkpoint.write()
     checkpoint.update({KEY: 100})
-    data = checkpoint.next_file()
-    assert data is not None
-    replace_file(disk, "/c", data)
+    content = checkpoint.next_file()
+    assert content is not None
+    replace_file(disk, "/c", content())
     checkpoint.installed()
     checkpoint.update({KEY: 50})
     checkpoint.write()
