@@ -12,8 +12,9 @@ from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
-from tidelog.controller import app, broker_desk
+from tidelog.controller import app, broker_desk, growth
 from tidelog.controller.broker_desk import BrokerDesk
+from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.model import ClusterState, Topic
 from tidelog.controller.term import Term as ControllerTerm
 from tidelog.coordinator import machine, members, store
@@ -505,3 +506,29 @@ def pause_spares_no_member(original: Any, self: Any, seconds: float) -> None:
         for member in group.members.values():
             member.spared = True
     original(self, seconds)
+
+
+_TOPICS_BY_HAND: Final = "tests/unit/controller/test_machine_topics.py::"
+
+
+@MUTANTS.mutant("REMOVED-IN-PART", ByTest(f"{_TOPICS_BY_HAND}test_settings_that_go_or_come_by_hand_keep_no_topic"))
+@around(ControllerMachine, "_on_removal_examined")
+def removal_that_conflicts_is_done(_: Any, self: Any, group: Any, __: bool) -> None:
+    """A topic whose settings were deleted by hand counts as deleted, while its znodes stay."""
+    self._topic_gone(group.name)
+
+
+@MUTANTS.mutant("ORPHANED-SETTINGS", ByTest(f"{_TOPICS_BY_HAND}test_settings_without_a_topic_are_in_no_topics_way"))
+@around(ControllerMachine, "_on_topic_write")
+def orphaned_settings_stay(original: Any, self: Any, group: Any, *outcome: Any) -> None:
+    """Settings of no topic keep a topic of the name from being created."""
+    original(self, replace(group, replaces_configs=True), *outcome)
+
+
+@MUTANTS.mutant(
+    "FULL-OF-PARTITIONS",
+    ByTest("tests/unit/controller/test_machine_growth.py::test_a_topic_that_moves_grows_no_further_than_it_may"),
+)
+def topic_grows_until_nothing_ends(code: Code) -> None:
+    """A topic whose partitions move grows until the end of a move has no room beside it."""
+    code.replace(growth, "can_be_ended", lambda _: True)

@@ -30,6 +30,8 @@ class TopicWrite:
     topic_id: bytes
     replicas: tuple[tuple[BrokerId, ...], ...]
     configs: Mapping[str, str]
+    replaces_configs: bool = False
+    """Settings are there already, which are those of no topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,10 @@ WriteGroup: TypeAlias = (
 )
 """Operations that are applied together or not at all; the shell puts many groups into one fenced multi."""
 
-Examinable: TypeAlias = StateWrite | TopicWrite | PartitionsWrite | ReassignmentWrite | ConfigsWrite | ProducerIdsWrite
-"""Groups of which one znode's content tells whether they were applied."""
+Examinable: TypeAlias = (
+    StateWrite | TopicWrite | PartitionsWrite | ReassignmentWrite | ConfigsWrite | ProducerIdsWrite | TopicRemoval
+)
+"""Groups of which one znode's content tells whether they were applied, or can be."""
 
 
 class Outcome(Enum):

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tidelog.controller import placement
-from tidelog.controller.effects import PartitionsWrite, Reply
+from tidelog.controller.effects import PartitionsWrite, ReassignmentWrite, Reply
 from tidelog.controller.events import PartitionsCreateRequested, Token
 from tidelog.controller.gather import Gather
 from tidelog.controller.model import ClusterState, Partition, Topic
+from tidelog.controller.operations import can_be_ended
 from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
@@ -84,7 +85,13 @@ class GrowthDesk:
         present = tuple(partition.replicas for partition in topic.partitions)
         # What moves counts as moved: its replicas are the union of before and after.
         added = placement.grow(wanted, [each.target for each in topic.partitions], self._state.open_brokers())
-        return PartitionsWrite(topic.name, topic.topic_id, (*present, *added), topic.version + 1, topic.moves)
+        write = PartitionsWrite(topic.name, topic.topic_id, (*present, *added), topic.version + 1, topic.moves)
+        if write.moves and not can_be_ended(ReassignmentWrite((write,))):
+            message = (
+                f"topic {wanted.name!r} holds as much as its znode can while it is moved: wait until that has ended"
+            )
+            raise TidelogError(message, ErrorCode.INVALID_PARTITIONS)
+        return write
 
     def stored(self, write: PartitionsWrite) -> None:
         """The partitions exist: each gets its first state."""

@@ -7,7 +7,7 @@ it can decide what it likes (HOLE-11).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tidelog import topic_config
@@ -491,6 +491,9 @@ class ControllerMachine:
             self._topics.stored(group)
         elif outcome is Outcome.REFUSED:
             self._topics.not_stored(group, ErrorCode.INVALID_REQUEST, f"the store refuses topic {name!r}: too large")
+        elif outcome is Outcome.CONFLICT and not group.replaces_configs:
+            # Perhaps settings are there without a topic. If it is the topic itself, that conflicts once more.
+            self._out.write(replace(group, replaces_configs=True))
         else:
             self._out.examine(group)
 
@@ -519,6 +522,8 @@ class ControllerMachine:
     ) -> None:
         if outcome is Outcome.UNKNOWN:
             self._out.write(group)  # harmless twice: the second time there is nothing left to do
+        elif outcome is Outcome.CONFLICT and isinstance(group, TopicRemoval):
+            self._out.examine(group)
         elif outcome is Outcome.REFUSED:
             self._topics.not_removed(name, f"the store refuses to delete topic {name!r}: foreign znodes are in the way")
         else:
@@ -533,8 +538,18 @@ class ControllerMachine:
                 case PartitionRemoval(tp):
                     self._topics.removed(tp)
                 case TopicRemoval():
-                    self._topics.gone(name)
-                    self._growth.gone(name)
+                    self._topic_gone(name)
+
+    def _topic_gone(self, name: str) -> None:
+        self._topics.gone(name)
+        self._growth.gone(name)
+
+    def _on_removal_examined(self, group: TopicRemoval, has_config_node: bool) -> None:
+        """After a conflict: the settings of the topic have come or gone by hand, or its mark has gone."""
+        if has_config_node == group.has_config_node:
+            self._topic_gone(group.name)
+        else:
+            self._out.write(replace(group, has_config_node=has_config_node))
 
     def _on_examined(self, event: Examined) -> None:
         self._out.because("again")
@@ -553,6 +568,8 @@ class ControllerMachine:
                         self._configs.examined(group, found)
                     case ProducerIdsWrite():
                         self._producer_ids.examined(group, found)
+                    case TopicRemoval():
+                        self._on_removal_examined(group, found is not None)
                     case _:
                         raise AssertionError(f"nobody asked for {group}")
             except (znodes.BadZnode, ForeignAssignment, ForeignConfigs) as error:

@@ -34,11 +34,13 @@ def operations(group: WriteGroup) -> list[Op]:
         case StateWrite():
             return _state(group)
         case TopicWrite(name, topic_id, replicas, configs):
+            path = znodes.topic_config_path(name)
             assignment = znodes.TopicAssignment(topic_id, replicas)
             return [
                 Create(znodes.topic_path(name), znodes.encode_topic(assignment)),
                 Create(znodes.partitions_path(name)),
-                Create(znodes.topic_config_path(name), znodes.encode_topic_config(configs)),
+                *([Delete(path)] if group.replaces_configs else []),
+                Create(path, znodes.encode_topic_config(configs)),
             ]
         case PartitionsWrite():
             return [_assignment(group)]
@@ -69,7 +71,7 @@ def operations(group: WriteGroup) -> list[Op]:
 
 
 def examined_path(group: Examinable) -> str:
-    """The znode whose content tells whether `group` was applied."""
+    """The znode whose content tells whether `group` was applied, or can be."""
     match group:
         case StateWrite(tp):
             return znodes.state_path(*tp)
@@ -77,7 +79,7 @@ def examined_path(group: Examinable) -> str:
             return znodes.topic_path(name)
         case ReassignmentWrite(topics):
             return znodes.topic_path(topics[0].name) if topics else znodes.PLACEMENT
-        case ConfigsWrite(name):
+        case ConfigsWrite(name) | TopicRemoval(name):
             return znodes.topic_config_path(name)
         case ProducerIdsWrite():
             return znodes.PRODUCER_IDS

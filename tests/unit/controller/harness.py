@@ -97,21 +97,21 @@ class MemoryStore:
     def apply(self, group: WriteGroup) -> Outcome:
         if self.fenced:
             return Outcome.FENCED
-        ops = operations(group)
-        for op in ops:
-            exists = op.path in self.znodes
+        after = dict(self.znodes)
+        for op in operations(group):
+            exists = op.path in after
             if exists == isinstance(op, Create):
                 return Outcome.CONFLICT
-            if isinstance(op, SetData) and self.znodes[op.path][1] != op.version:
+            if isinstance(op, SetData) and after[op.path][1] != op.version:
                 return Outcome.CONFLICT
-        for op in ops:
             match op:
                 case Create(path, data):
-                    self.znodes[path] = data, 0
+                    after[path] = data, 0
                 case SetData(path, data, version):
-                    self.znodes[path] = data, version + 1
+                    after[path] = data, version + 1
                 case Delete(path):
-                    del self.znodes[path]
+                    del after[path]
+        self.znodes = after
         return Outcome.WRITTEN
 
     def put_topic(self, topic: StoredTopic) -> None:

@@ -196,3 +196,11 @@ async def test_a_topic_without_its_config_node_has_the_defaults(w: World) -> Non
     await w.active(2)
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
     assert await w.create("u", number=2) == [ErrorCode.NONE]
+
+
+async def test_settings_that_belong_to_no_topic_are_replaced(w: World) -> None:
+    await cluster(w)
+    client = await foreigner(w)
+    await client.multi([Create(CONFIG, b"junk")])
+    assert await w.create("t", partitions=1) == [ErrorCode.NONE]
+    assert znodes.decode_topic_config("t", w.zookeeper.dump()[CONFIG].data) == {}

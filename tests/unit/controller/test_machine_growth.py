@@ -7,12 +7,14 @@ from tidelog.controller.effects import (
     DeletionMark,
     Outcome,
     PartitionsWrite,
+    ReassignmentWrite,
     Resign,
     Send,
     StateWrite,
     TopicRemoval,
 )
 from tidelog.controller.events import WritesDone
+from tidelog.controller.operations import can_be_ended
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
@@ -252,3 +254,31 @@ def test_too_many_for_the_store(c: Harness) -> None:
     groups, c.in_flight = c.in_flight, []
     c.step(WritesDone(tuple((group, Outcome.REFUSED) for group in groups)))
     assert codes(c, token) == [("t", ErrorCode.INVALID_PARTITIONS)]
+
+
+def test_a_topic_that_moves_grows_no_further_than_it_may() -> None:
+    """The end of a move is written together with the whole topic."""
+    lives = [broker(2_000_000_000 + number, 10 + number) for number in range(4)]
+    ids = [int(each.broker_id) for each in lives]
+    members = tuple(m.IsrMember(broker_id=each.broker_id, broker_epoch=each.epoch) for each in lives[:3])
+    c = Harness()
+    c.elected(stored_topic("t", [ids[:3]] * 4_000, [state(ids[0], 5, members, 20)] * 4_000), brokers=lives)
+    moved = 3_000
+    c.move({p: [ids[3], *ids[1:3]] for p in range(moved)})
+    c.run()
+    assert len(c.machine.state.moving) == moved
+    for total in range(4_500, 10_000, 500):
+        token, _ = c.grow(more(total))
+        c.run()
+        if codes(c, token)[0][1] is not ErrorCode.NONE:
+            break
+    refused = c.replies[token].topics[0]
+    assert refused.error_code is ErrorCode.INVALID_PARTITIONS
+    assert (
+        refused.error_message == "topic 't' holds as much as its znode can while it is moved: wait until that has ended"
+    )
+    topic = c.machine.state.topics["t"]
+    write = PartitionsWrite(
+        "t", topic.topic_id, tuple(p.replicas for p in topic.partitions), topic.version + 1, topic.moves
+    )
+    assert can_be_ended(ReassignmentWrite((write,)))

@@ -26,6 +26,7 @@ from unit.controller.harness import (
     isr,
     metadata,
     roles,
+    snapshot_of,
     state,
     stops,
     stored_topic,
@@ -370,3 +371,42 @@ def test_describe_tells_topics_and_cluster(c: Harness) -> None:
     assert (answer.topics, answer.partitions) == (2, 2)
     health = answer.leaderless_partitions, answer.under_replicated_partitions, answer.under_min_isr_partitions
     assert health == (0, 1, 1)
+
+
+CONFIG = znodes.topic_config_path("t")
+
+
+@pytest.mark.parametrize("by_hand", ["deleted", "deleted and created"])
+def test_settings_that_go_or_come_by_hand_keep_no_topic(c: Harness, by_hand: str) -> None:
+    c.create(new())
+    c.run()
+    del c.store.znodes[CONFIG]
+    if by_hand == "deleted and created":
+        successor = Harness()
+        successor.store = c.store
+        successor.takes_over(snapshot_of(c.store, (B1, B2, B3)), 3)
+        c, c.store.znodes[CONFIG] = successor, (b"junk", 0)
+    token, _ = c.delete("t")
+    c.run()
+    assert codes(c, token) == [("t", ErrorCode.NONE)] and "t" not in c.machine.state.topics
+    assert [path for path in paths(c) if path != CONFIG] == []
+    token, _ = c.create(new(min_insync_replicas="3"))
+    c.run()
+    assert codes(c, token) == [("t", ErrorCode.NONE)], "the name can be used again"
+
+
+def test_settings_without_a_topic_are_in_no_topics_way(c: Harness) -> None:
+    c.store.znodes[CONFIG] = b"junk", 7
+    token, _ = c.create(new(min_insync_replicas="3"))
+    c.run()
+    assert codes(c, token) == [("t", ErrorCode.NONE)]
+    assert znodes.decode_topic_config("t", c.store.znodes[CONFIG][0]) == {"min.insync.replicas": "3"}
+
+
+def test_a_topic_that_another_hand_has_created_stays_as_it_is(c: Harness) -> None:
+    stranger = stored_topic("t", ((1, 2),), (None,), {})
+    c.store.put_topic(stranger)
+    before = dict(c.store.znodes)
+    token, _ = c.create(new())
+    c.run()
+    assert codes(c, token) == [("t", ErrorCode.TOPIC_ALREADY_EXISTS)] and c.store.znodes == before
