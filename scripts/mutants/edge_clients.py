@@ -7,7 +7,7 @@ from mutants.altering import altered
 from mutants.patching import BySimulator, ByTest, Code, Table, around
 from tidelog.agent.files import FileHandler
 from tidelog.agent.worker import Worker
-from tidelog.client import changes, membership, offsets
+from tidelog.client import changes, membership, numbering, offsets
 from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
@@ -532,3 +532,12 @@ def orphaned_settings_stay(original: Any, self: Any, group: Any, *outcome: Any) 
 def topic_grows_until_nothing_ends(code: Code) -> None:
     """A topic whose partitions move grows until the end of a move has no room beside it."""
     code.replace(growth, "can_be_ended", lambda _: True)
+
+
+@MUTANTS.mutant(
+    "KNOWN-FOR-EVER",
+    ByTest("tests/unit/client/test_idempotent_producer.py::test_after_a_while_the_leader_may_have_forgotten"),
+)
+def producer_counts_as_known(code: Code) -> None:
+    """A producer sends several batches at once to a leader that may have forgotten it."""
+    code.replace(numbering, "REMEMBERED_S", float("inf"))

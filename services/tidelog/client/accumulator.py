@@ -236,7 +236,7 @@ class Accumulator(Generic[W]):
         sizes: dict[BrokerId, int] = {}
         leaderless: list[TopicPartition] = []
         for tp, queue in list(self._waiting.items()):
-            if not (self._may_send(tp, queue, identity) and self._due(queue, now)):
+            if not (self._may_send(tp, queue, identity, now) and self._due(queue, now)):
                 continue
             leader = leader_of(tp)
             if leader is None:
@@ -251,7 +251,7 @@ class Accumulator(Generic[W]):
             requests.setdefault(leader, []).append(batch)
         return Drained(requests, leaderless)
 
-    def _may_send(self, tp: TopicPartition, queue: _Queue[W], identity: Identity | None) -> bool:
+    def _may_send(self, tp: TopicPartition, queue: _Queue[W], identity: Identity | None, now: float) -> bool:
         if not self._idempotent:
             return not queue.in_flight
         if identity is None:
@@ -264,7 +264,7 @@ class Accumulator(Generic[W]):
         # Not before the first acknowledgement: from then on every leader to come knows this producer, and refuses a batch
         # whose predecessor it lacks. And nothing new while a retry is under way: it would only be refused as well.
         return (
-            numbering.settled
+            numbering.is_settled(now)
             and not numbering.broken
             and len(queue.in_flight) < self._in_flight_max
             and queue.batches[0].sequence < 0
@@ -335,10 +335,10 @@ class Accumulator(Generic[W]):
         queue.in_flight.remove(batch)
         return queue
 
-    def settled(self, tp: TopicPartition) -> None:
+    def settled(self, tp: TopicPartition, now: float) -> None:
         """A batch of `tp` is committed, and with it, wherever the leader will be, the knowledge of this producer."""
         if self._idempotent:
-            self._numberings[tp].settled = True
+            self._numberings[tp].settled_at = now
 
     def given_up(self, batch: Batch[W]) -> None:
         """The batch has failed. If it is certainly not in the log its sequences are missing there, and nothing that follows

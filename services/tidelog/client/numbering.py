@@ -8,6 +8,9 @@ all answers are awaited; what was certainly refused is numbered again, and what 
 from typing import Final, NamedTuple
 
 SEQUENCE_MASK: Final = 2**31 - 1
+NEVER: Final = float("-inf")
+REMEMBERED_S: Final = 5.0
+"""A leader certainly knows a producer for so long after a batch of it: it forgets those that have been idle longest."""
 
 
 class Identity(NamedTuple):
@@ -16,17 +19,21 @@ class Identity(NamedTuple):
 
 
 class Numbering:
-    __slots__ = ("_next", "broken", "gap", "identity", "settled")
+    __slots__ = ("_next", "broken", "gap", "identity", "settled_at")
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self._next = 0
-        self.settled = False
-        """A batch under this identity is committed: every leader to come knows it."""
+        self.settled_at = NEVER
+        """When a batch under this identity was committed last: every leader to come knows it."""
         self.broken = False
         """Sequences are missing in the log, and will be: nothing that follows them can be sent under this identity."""
         self.gap: tuple[int, ...] = ()
         """While it is broken: the place in the queue of the first batch that is missing. What is before it is sent again."""
+
+    def is_settled(self, now: float) -> bool:
+        """True if a leader refuses a batch whose predecessor it lacks. It may have forgotten a producer that was idle."""
+        return now < self.settled_at + REMEMBERED_S
 
     def next(self, count: int) -> int:
         """The sequence of the first of the next `count` records; 0 comes after 2^31 - 1."""
@@ -39,4 +46,4 @@ class Numbering:
         self.broken = True
 
     def restart(self, identity: Identity) -> None:
-        self.identity, self._next, self.settled, self.broken = identity, 0, False, False
+        self.identity, self._next, self.settled_at, self.broken = identity, 0, NEVER, False

@@ -617,7 +617,7 @@ class Producer:
         self._fail(batch, f"{error} (try {batch.failures})", code)
 
     def _succeed(self, batch: Batch[Ack], base_offset: int) -> None:
-        self._accumulator.settled(batch.partition)
+        self._accumulator.settled(batch.partition, self._ports.clock.now())
         self._accumulator.done(batch)
         if (parts := self._parts.get(batch.waiters[0])) is not None:
             parts.acknowledged(base_offset)

@@ -89,6 +89,30 @@ async def test_one_batch_is_in_flight_until_the_producer_is_known() -> None:
     assert cluster.values("t") == values(100)
 
 
+@requirement("A producer batch that is sent again is stored once")
+@pytest.mark.parametrize(("idle_s", "beside"), [(300.0, 0), (3.0, 4)])
+async def test_after_a_while_the_leader_may_have_forgotten(idle_s: float, beside: int) -> None:
+    """Then it takes any sequence for a beginning, as at first."""
+    cluster = await brokers(producer_id_expiration_ms=2_000 if idle_s > 10 else 86_400_000)
+    await cluster.create("t")
+    async with producer(cluster, batch_bytes=200) as p:
+        await settle(p)
+        await cluster.clock.sleep(idle_s)
+        others = []
+
+        async def lost(_: Call) -> Any:
+            before = len(cluster.of("Produce"))
+            await cluster.clock.sleep(0.5)
+            others.append(len(cluster.of("Produce")) - before)
+            raise TransportError("UNAVAILABLE", "connection reset")
+
+        cluster.once("Produce", lost)
+        acks = [await p.send("t", v) for v in values(100)]
+        await asyncio.gather(*acks)
+    assert cluster.values("t") == [b"first", *values(100)]
+    assert others == [beside]
+
+
 @requirement("Retries across leader changes keep records unique and in order")
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_retry_storm_with_changing_leaders_stores_every_record_once_and_in_order(seed: int) -> None:
