@@ -541,3 +541,15 @@ def topic_grows_until_nothing_ends(code: Code) -> None:
 def producer_counts_as_known(code: Code) -> None:
     """A producer sends several batches at once to a leader that may have forgotten it."""
     code.replace(numbering, "REMEMBERED_S", float("inf"))
+
+
+@MUTANTS.mutant(
+    "STARTS-AT-ONCE",
+    ByTest("tests/unit/coordinator/test_large_groups.py::test_a_large_group_is_started_in_several_steps"),
+)
+@around(Rebalancer, "start_more")
+def group_is_started_in_one_step(original: Any, self: Any, group: Any) -> None:
+    """All members of a group are started in one step, however many they are."""
+    original(self, group)
+    while group.attempt is not None and group.attempt.to_start:
+        original(self, group)

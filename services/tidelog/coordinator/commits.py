@@ -242,7 +242,8 @@ class Commits:
         """
         writing = [each.offsets for each in self._writes.values() if each.group is group]
         layers = [group.offsets, *writing, group.reported, *(each.offsets for each in self._book(group).next)]
-        return ChainMap(*reversed(layers))
+        known = [each for each in layers if each]
+        return known[0] if len(known) == 1 else ChainMap(*reversed(known))
 
     def flush_all(self) -> None:
         """At an orderly end, without a question to anybody: what is not verified is not stored."""

@@ -119,6 +119,8 @@ class Attempt:
     revoked: Mapping[str, frozenset[TopicPartition]]
     """Of those that must stop."""
     step: Step = Step.STOPPING
+    to_start: deque[str] = field(default_factory=deque)
+    """Members that have not been told to start yet."""
     waiting: set[str] = field(default_factory=set)
     """Who has not answered yet."""
     finishing: set[str] = field(default_factory=set)

@@ -31,7 +31,7 @@ from tidelog.coordinator.group import Group, Member
 from tidelog.coordinator.interests import Interests
 from tidelog.coordinator.members import LEASE, UNBLOCK, Members
 from tidelog.coordinator.model import Committed, GroupLimits, Phase, StoredGroup, TopicInfo
-from tidelog.coordinator.rebalance import REBALANCE, Handler, Rebalancer
+from tidelog.coordinator.rebalance import REBALANCE, START, Handler, Rebalancer
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
@@ -116,6 +116,8 @@ class CoordinatorMachine:
                 return
             if what == REBALANCE:
                 self._rebalancer.due(group)
+            elif what == START:
+                self._rebalancer.start_more(group)
             elif (member := group.members.get(consumer[0])) is not None:
                 self._due_of(what, group, member)
 

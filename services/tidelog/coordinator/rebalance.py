@@ -26,6 +26,15 @@ from tidelog.wire import messages as m
 REBALANCE: Final = "rebalance"
 """A group's deadline: its request has waited long enough for others, or its back-off is over."""
 
+START: Final = "start"
+"""A group's deadline: other members are to be started."""
+
+STARTS_MAX: Final = 5_000
+"""Partitions that members are given in one step; one member may be given more."""
+
+PAUSE_S: Final = 0.001
+"""Between two of these steps."""
+
 JOIN: Final = "join"
 LARGEST: Final = "largest"
 
@@ -244,7 +253,7 @@ class Rebalancer:
     def _go_on(self, group: Group) -> None:
         attempt = group.attempt
         assert attempt is not None
-        if attempt.waiting:
+        if attempt.waiting or attempt.to_start:
             return
         if attempt.step is Step.STOPPING:
             attempt.step = Step.CHECKING
@@ -340,16 +349,27 @@ class Rebalancer:
 
     def _start(self, group: Group, attempt: Attempt) -> None:
         attempt.step = Step.STARTING
-        newest = self._commits.newest(
-            group
-        )  # a commit may be in the same transaction as the owners, and not be noted yet
-        for name in attempt.members:
-            member = group.members[name]
+        attempt.to_start.extend(attempt.members)
+        self.start_more(group)
+
+    def start_more(self, group: Group) -> None:
+        """Starts the next members of an attempt, so many that the broker's other work does not wait for all of them."""
+        attempt = group.attempt
+        if attempt is None or not attempt.to_start:
+            return
+        # A commit may be in the same transaction as the owners, and not be taken note of yet.
+        newest = self._commits.newest(group)
+        room = STARTS_MAX
+        while attempt.to_start and room > 0:
+            member = group.members[attempt.to_start.popleft()]
             if not member.may_start(self._desk.now) or member.told > attempt.generation:
                 continue  # another incarnation, or back from a break in which nothing of its own was changed
-            if not self._desk.limits.incremental or _is_untold(member, group.owned_by(name)):
-                attempt.waiting.add(name)
+            if not self._desk.limits.incremental or _is_untold(member, group.owned_by(member.consumer_id)):
+                attempt.waiting.add(member.consumer_id)
                 self._desk.start(group, member, attempt.generation, newest)
+                room -= 1 + len(member.assigned)
+        if attempt.to_start:
+            self._desk.deadlines.set((START, group.group_id), self._desk.now + PAUSE_S)
         self._go_on(group)
 
     def started(self, group: Group, member: Member, response: m.StartFetcherResponse) -> None:
