@@ -553,3 +553,11 @@ def group_is_started_in_one_step(original: Any, self: Any, group: Any) -> None:
     original(self, group)
     while group.attempt is not None and group.attempt.to_start:
         original(self, group)
+
+
+@MUTANTS.mutant(
+    "ONCE-UNKNOWN", ByTest("tests/unit/client/test_consumer.py::test_a_topic_that_is_known_again_is_read_on")
+)
+@around(FetchState, "found_again")
+def unknown_topic_stays_unknown(*_: Any) -> None:
+    """A reader for which a topic was unknown for a while never reads it again."""

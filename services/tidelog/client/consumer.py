@@ -441,9 +441,10 @@ class Consumer:
 
         Raises BadBatchError at a damaged batch, OffsetOutOfRangeError at an offset outside the log and LogTruncationError at a
         log that was cut below the position, the last two where `auto_offset_reset` is error; again and again, until `seek`
-        leads elsewhere. UnknownTopicOrPartitionError: an assigned topic was deleted. A member also raises what ended its
-        membership: InvalidSessionTimeoutError, GroupMaxSizeReachedError, InconsistentGroupProtocolError or, when a newer
-        consumer has taken over its id, DuplicateConsumerIdError. While another member has its id it waits, and warns once.
+        leads elsewhere. UnknownTopicOrPartitionError: an assigned topic was deleted, or no broker knows it for now. A member also
+        raises what ended its membership: InvalidSessionTimeoutError, GroupMaxSizeReachedError, InconsistentGroupProtocolError or,
+        when a newer consumer has taken over its id, DuplicateConsumerIdError. While another member has its id it waits, and warns
+        once.
         """
         if self._ended:
             raise ClientClosed("consumer")

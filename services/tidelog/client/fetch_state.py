@@ -336,6 +336,15 @@ class FetchState:
         if p is not None and not p.stalled:
             p.buffer.append(error)
 
+    def found_again(self, tp: TopicPartition, topic_id: bytes) -> None:
+        """The topic was taken for deleted, and it is known: reading goes on. One with another id is not the one that was read."""
+        p = self._partitions.get(tp)
+        if p is None or not p.stalled or p.topic_id not in (b"", topic_id):
+            return
+        error = p.buffer[-1]
+        if isinstance(error, TidelogError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            p.buffer.pop()
+
     def too_large(self, asks: Sequence[Ask], error: TransportError) -> None:
         """The answer was larger than the client or the leader allows: the partitions are asked for one batch each, so that one
         with a batch that is too large holds up no other."""

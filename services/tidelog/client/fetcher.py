@@ -274,11 +274,14 @@ class Fetcher:
         unknown = {t for t, code in self._metadata.snapshot.errors.items() if code in _GONE}
         self._unknown_since = {t: self._unknown_since.get(t, now) for t in unknown}
         for tp in self._state.assigned:
-            if now - self._unknown_since.get(tp.topic, now) >= self._options.limit_s:
-                self._state.fail(
-                    tp, TidelogError(f"{tp}: topic {tp.topic!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                )
+            info = self._metadata.snapshot.topics.get(tp.topic)
+            if info is not None and tp.partition < len(info.partitions):
+                self._state.found_again(tp, info.topic_id)
+            elif now - self._unknown_since.get(tp.topic, now) >= self._options.limit_s:
+                gone = TidelogError(f"{tp}: topic {tp.topic!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self._state.fail(tp, gone)
                 self._arrived.set()
+                self._refresh.set()  # a broker that has just started may be the only one to say so
 
 
 def _as_protocol_error(tp: TopicPartition, error: TidelogError | TransportError) -> TidelogError:

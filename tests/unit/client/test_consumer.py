@@ -1,6 +1,7 @@
 """The consumer against brokers in memory: positions, long polls, resets, damage."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from tidelog.client.consumer import Consumer
 from tidelog.client.errors import BadBatchError, ClientClosed, LogTruncationError, PositionOutOfRangeError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, UnknownTopicOrPartitionError
 from tidelog.ids import TopicPartition
+from tidelog.testing.intercept import Call
+from tidelog.wire import messages as m
 from tidelog.wire.batch import Codec, iter_batches
 
 T0 = TopicPartition("t", 0)
@@ -299,6 +302,40 @@ async def test_a_deleted_topic_ends_its_reader() -> None:
         await cluster.delete("t")
         with pytest.raises(TidelogError, match="topic 't' does not exist"):
             await c.poll(timeout_s=30)
+
+
+@pytest.mark.parametrize("other", [False, True])
+async def test_a_topic_that_is_known_again_is_read_on(other: bool) -> None:
+    """For a while a broker has told that there is none: it had just started. Another topic of the name is none of its own."""
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
+
+    async def unknown(call: Call) -> Any:
+        if call.method != "ClusterMetadata" or "t" not in call.request.topics:
+            return NotImplemented
+        answer = await call.serve()
+        missing = m.TopicMetadata(topic="t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return replace(answer, topics=(missing,))
+
+    async with consumer(cluster, request_timeout_ms=2000, max_wait_ms=100) as c:
+        await c.assign([T0])
+        read = await drain(c, 50)
+        cluster.faults.append(unknown)
+        await cluster.elect("t", 0, 2)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await c.poll(timeout_s=30)
+        if other:
+            await cluster.delete("t")
+            await cluster.create("t")
+        await fill(cluster)
+        cluster.faults.remove(unknown)
+        await cluster.clock.sleep(2)
+        if other:
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await c.poll(timeout_s=1)
+        else:
+            assert [*read, *await drain(c, 50)] == list(range(100))
 
 
 async def test_iteration_goes_on_for_ever() -> None:
