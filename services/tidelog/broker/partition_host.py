@@ -295,8 +295,7 @@ class PartitionHost:
         return self._context.flushes.reads_index(self)
 
     def index_read(self) -> None:
-        for reader in self.readers:
-            reader.fire()
+        self.readers.fire()
         for sink in self.sinks.values():
             sink.news(self)
 
