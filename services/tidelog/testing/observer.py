@@ -19,7 +19,7 @@ from tidelog.controller.events import Suspected
 from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.term import Term
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicPartition
+from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.ports.meta import Op
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
@@ -329,7 +329,7 @@ class Observer:
     def _picture(self, tp: TopicPartition) -> PartitionView:
         stored, views = self._stored.get(tp), self._views.get(tp, {})
         elected = None
-        if stored is not None and stored.recovering and stored.leader not in views:
+        if stored is not None and stored.recovering and stored.leader != NO_LEADER and stored.leader not in views:
             elected = self._log_of(tp, stored)
         return PartitionView(tp, stored, views, elected)
 
