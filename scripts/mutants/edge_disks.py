@@ -18,6 +18,7 @@ from tidelog.storage.data_dir import DataDir
 from tidelog.storage.handles import Handles
 from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_store import LogStore
+from tidelog.storage.offset_index import SparseIndex
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import ProducerSnapshots
 from tidelog.storage.recovery import Damage
@@ -26,6 +27,7 @@ from tidelog.storage.segment import Segment
 
 MUTANTS: Final = Table(__name__)
 
+_EVERY: Final = "tests/unit/storage/test_every_fault.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 _REPLAY: Final = "tests/unit/storage/test_producer_replay.py::"
 _RETENTION: Final = "tests/unit/broker/test_log_retention.py::"
@@ -54,6 +56,40 @@ def every_folder_is_listed(original: Any, self: Any, name: str) -> None:
 def unlisted_log_ends_the_start(_: Any, _self: Any, _tp: Any, reason: str) -> None:
     """A folder of a log that cannot be listed ends the start of the broker."""
     raise OSError(errno.EIO, reason)
+
+
+@MUTANTS.mutant("UNLISTED-LOG-AT-A-START", ByTest(f"{_EVERY}test_every_call_of_a_start_fails_once[roll-EIO-killed]"))
+@around(LogStore, "_refuse")
+def one_log_ends_the_start(_: Any, _self: Any, _tp: Any, reason: str) -> None:
+    """A folder of a log that cannot be listed ends the start of the broker."""
+    raise OSError(errno.EIO, reason)
+
+
+@MUTANTS.mutant(
+    "UNLISTED-STRAY", ByTest(f"{_EVERY}test_every_call_of_a_start_fails_once[cut_below_the_high_watermark-EIO-killed]")
+)
+@around(strays.Strays, "load")
+def unlisted_stray_ends_the_start(original: Any, self: Any, name: str, *rest: Any, **named: Any) -> Any:
+    """A folder that is set aside and cannot be listed ends the start of the broker."""
+    self._size_bytes(f"{self._root}/{name}")
+    return original(self, name, *rest, **named)
+
+
+@MUTANTS.mutant("UNPLACED-BATCH", ByTest(f"{_EVERY}test_every_file_is_damaged_before_a_start[first_append-stopped]"))
+@around(SparseIndex, "entry_below")
+def first_batch_is_believed(original: Any, self: Any, offset: int) -> Any:
+    """A reader takes the offset of the first batch that it reads as the batch says it."""
+    return _Anything(), (original(self, offset) or (0, 0))[1]
+
+
+class _Anything(int):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
 
 
 @MUTANTS.mutant("UNREAD-INDEX", ByTest(f"{_REPLAY}test_a_cache_that_cannot_be_read_takes_no_log[.index]"))

@@ -64,6 +64,11 @@ class SparseIndex:
         at = bisect_right(self._offsets, offset) - 1
         return self._positions[at] if at >= 0 else 0
 
+    def entry_below(self, offset: int) -> tuple[int, int] | None:
+        """The base offset and the position of the last indexed batch that begins at or before `offset`."""
+        at = bisect_right(self._offsets, offset) - 1
+        return (self._offsets[at], self._positions[at]) if at >= 0 else None
+
     def below_position(self, position: int) -> int:
         """The last indexed batch start at or before `position`."""
         at = bisect_right(self._positions, position) - 1

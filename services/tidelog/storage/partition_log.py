@@ -482,22 +482,29 @@ class PartitionLog:
         return self.guarded("read", lambda: self._read_disk(segment, offset, bytes_max, end_offset, min_one))
 
     def _read_disk(self, segment: Segment, offset: int, bytes_max: int, end_offset: int, min_one: bool) -> bytes:
-        found = segment.find(offset)
-        if found is None:
-            raise RottenError(Damage(segment.path, segment.size_bytes, offset, "the file ends before this offset"))
-        start, first = found
+        # Rot is never served and never replicated (row 32); what was read from memory was checked when it came. The offset of a
+        # batch is not in its checksum: it follows from the batch before, and from the index.
+        start, expected = segment.size_bytes, offset
+        base, indexed = segment.index.entry_below(offset) or (segment.base_offset, 0)
+        for position, header in segment.walk(indexed):
+            if header.base_offset != base:
+                raise RottenError(Damage(segment.path, position, base, _out_of_place(header, base)))
+            if header.end_offset > offset:
+                start, expected = position, base
+                break
+            base = header.end_offset
+        else:
+            raise RottenError(Damage(segment.path, start, offset, "the file ends before this offset"))
         all_of_it = end_offset >= self.end_of(segment)
         stop = segment.size_bytes if all_of_it else segment.locate(end_offset)
         if stop <= start:
             return b""
         records = segment.read(start, segment.fitting(start, stop, bytes_max, min_one))
-        # Rot is never served and never replicated (row 32); what was read from memory was checked when it came.
-        expected = first.base_offset
         at = 0
         try:
             for at, header in iter_batches(records):
                 if header.base_offset != expected:
-                    raise corrupt(f"base_offset: {header.base_offset} where {expected} is next")
+                    raise corrupt(_out_of_place(header, expected))
                 expected = header.end_offset
                 at += header.size_bytes
         except TidelogError as error:
@@ -796,3 +803,7 @@ class PartitionLog:
         for segment in (*self._segments, *self._stray):
             segment.close()
         self._failure = self._failure or f"{self.folder}: closed"
+
+
+def _out_of_place(header: BatchHeader, expected: int) -> str:
+    return f"base_offset: {header.base_offset} where {expected} is next"

@@ -85,7 +85,11 @@ class Strays:
         key = next(same, None)
         named = key is not None or len(found["topic"]) < NAME_CHARS_MAX
         folder = f"{self._root}/{name}"
-        stray = self._add(Stray(key or seen, folder, self._size_bytes(folder), named, power_lost, cut_at))
+        try:
+            size_bytes = self._size_bytes(folder)
+        except OSError:
+            size_bytes = 0  # it is kept all the same, and only its size is not told
+        stray = self._add(Stray(key or seen, folder, size_bytes, named, power_lost, cut_at))
         return {stray.key} if cut_at is None else set()
 
     def add(self, key: LogKey, folder: str, size_bytes: int | None) -> Stray:
