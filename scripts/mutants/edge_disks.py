@@ -65,6 +65,13 @@ def one_log_ends_the_start(_: Any, _self: Any, _tp: Any, reason: str) -> None:
     raise OSError(errno.EIO, reason)
 
 
+@MUTANTS.mutant("UNGUARDED-RETENTION", ByTest("tests/unit/broker/test_every_disk_call.py::test_any_call_may_fail[EIO]"))
+@around(PartitionLog, "guarded")
+def retention_reads_unguarded(original: Any, self: Any, doing: str, step: Any) -> Any:
+    """An active segment that retention cannot read ends the broker."""
+    return step() if getattr(step, "__name__", "") == "first_timestamp" else original(self, doing, step)
+
+
 @MUTANTS.mutant(
     "UNLISTED-STRAY", ByTest(f"{_EVERY}test_every_call_of_a_start_fails_once[cut_below_the_high_watermark-EIO-killed]")
 )
