@@ -177,8 +177,9 @@ class BrokerSettings(ServerSettings):
     topics and in topics with validate=full or a compression.type other than producer. The broker does not start if
     message_max_bytes is larger."""
     fetch_max_bytes: Bytes = FETCH_MAX_BYTES
-    """Maximum size of one response to a consumer, and of one batch that the broker replicates. The broker does not start
-    if message_max_bytes or replica_fetch_chunk_bytes is larger."""
+    """Maximum size of one response to a consumer, and of one batch that the broker replicates. A response of several
+    batches also holds at most an eighth of connection_responses_max_bytes. The broker does not start if message_max_bytes
+    or replica_fetch_chunk_bytes is larger."""
     replica_fetch_chunk_bytes: Bytes = 1 << 20
     """Maximum size of one message in a replica fetch stream. A larger batch is sent alone."""
     segment_bytes: Annotated[int, Range(1024, 2**31 - 1)] = 128 << 20

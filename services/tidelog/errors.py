@@ -93,6 +93,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
@@ -382,7 +383,8 @@ class InvalidRecordError(TidelogError, code=ErrorCode.INVALID_RECORD):
 
 
 class ThrottlingQuotaExceededError(TidelogError, code=ErrorCode.THROTTLING_QUOTA_EXCEEDED):
-    """The limit of callers that are served at once is reached."""
+    """A limit is reached: of watchers, of waiting fetches, or of responses that have not been read. Nothing was done, and the
+    same request may succeed later."""
 
 
 class InvalidUpdateVersionError(TidelogError, code=ErrorCode.INVALID_UPDATE_VERSION):
