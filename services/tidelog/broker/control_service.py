@@ -151,6 +151,8 @@ class ControlService:
     async def _is_confirmed(self, epoch: int) -> bool:
         """Answers whether ZooKeeper knows a controller of this epoch. A forged one that counted would depose each controller
         that is elected before its epoch is reached."""
+        if epoch <= self._confirmed:
+            return True
         async with self._confirming:  # one question at a time
             if epoch > self._confirmed:
                 try:

@@ -584,6 +584,16 @@ def test_an_epoch_that_zookeeper_cannot_confirm_waits() -> None:
     assert control.code(roles(state(), sequence=2)) is NONE, "what is confirmed needs no second word"
 
 
+async def test_a_forged_epoch_holds_up_no_other_order() -> None:
+    control = ControlBench()
+    assert (await control.service.leader_and_isr(roles(state()), CONTEXT)).error_code is NONE
+    forged = asyncio.ensure_future(control.service.leader_and_isr(roles(controller_epoch=99, sequence=9), CONTEXT))
+    await asyncio.sleep(0)
+    order = control.service.leader_and_isr(roles(state(leader_epoch=4), sequence=2), CONTEXT)
+    assert (await order).error_code is NONE and not forged.done()
+    assert (await forged).error_code is ErrorCode.NOT_CONTROLLER
+
+
 async def test_an_order_for_a_life_that_ends_meanwhile_is_refused() -> None:
     control = ControlBench()
     asyncio.get_running_loop().call_later(0.05, control.became, 202)
