@@ -15,6 +15,7 @@ from tidelog.runtime.responses import ResponseBudget
 from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
 from tidelog.wire import records as wire_records
+from tidelog.wire.outline import Outline
 
 MUTANTS: Final = Table(__name__)
 
@@ -24,6 +25,7 @@ _WAITING: Final = "tests/unit/broker/test_waiting_fetches.py::"
 _GRPC: Final = "tests/unit/net/test_grpc_net.py::"
 _DESCRIPTORS: Final = "tests/unit/storage/test_descriptors.py::"
 _TURNS: Final = "tests/unit/broker/test_turns.py::"
+_LIMITS: Final = "tests/unit/wire/test_limits.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 
 
@@ -139,3 +141,11 @@ def work_outlives_its_turn(code: Code) -> None:
 @around(wire_records, "_check_count")
 def any_number_is_looked_at(_: Any, _headers: Any) -> None:
     """Any number of records in one batch is looked at."""
+
+
+@MUTANTS.mutant(
+    "UNWALKED", ByTest(f"{_LIMITS}test_a_request_full_of_empty_items_is_one_refusal[FetchRequest-partitions]")
+)
+@around(Outline, "check")
+def large_requests_are_parsed_first(*_: Any) -> None:
+    """The items of a large request are counted when protobuf has parsed it."""

@@ -19,6 +19,7 @@ from tidelog import values
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.sizes import PART_BYTES
 from tidelog.wire import limits, messages, pb
+from tidelog.wire.outline import Outline
 
 M = TypeVar("M")
 
@@ -212,9 +213,12 @@ def _compiled_decoder(kind: type[M]) -> Callable[[bytes], M]:
     build: Callable[[Message], M] = names["build"]
     parse = _pb_class(kind).FromString
     counter = limits.ListCounter(kind) if kind in limits.LIMITS else None
+    outline = Outline(kind, _pb_class(kind).DESCRIPTOR) if kind in limits.LIMITS else None
 
     def run(data: bytes) -> M:
         try:
+            if outline is not None and len(data) > PART_BYTES:
+                outline.check(data)
             parsed = parse(data)
             if counter is not None:
                 counter.check(parsed, len(data))

@@ -108,25 +108,25 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
 """Most items of each list, by its path from the request; every request that has a list is here."""
 
 
-def too_many(field: str, count: int, most: int) -> TidelogError:
+def too_many(field: str, count: int | str, most: int) -> TidelogError:
     return TidelogError(f"{field} holds {count} entries, at most {most} are allowed", ErrorCode.INVALID_REQUEST)
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
     """A list in a message, or a message that has lists inside."""
 
     path: str
     name: str
     most: int | None
     """None: it is no list."""
-    inner: "tuple[_Field, ...]"
+    inner: "tuple[Field, ...]"
 
 
 class ListCounter:
     """Counts the lists of requests of one kind."""
 
     def __init__(self, kind: type[Any]) -> None:
-        self._fields = _fields(kind, "", LIMITS[kind])
+        self._fields = fields(kind)
         self._least = min(LIMITS[kind].values())
 
     def check(self, request: Any, size_bytes: int) -> None:
@@ -135,7 +135,12 @@ class ListCounter:
             _count((request,), self._fields)
 
 
-def _fields(kind: type[Any], before: str, limits: Mapping[str, int]) -> tuple[_Field, ...]:
+def fields(kind: type[Any]) -> tuple[Field, ...]:
+    """The lists of requests of one kind, and what has lists inside."""
+    return _fields(kind, "", LIMITS[kind])
+
+
+def _fields(kind: type[Any], before: str, limits: Mapping[str, int]) -> tuple[Field, ...]:
     found = []
     for name, hint in typing.get_type_hints(kind).items():
         path = before + name
@@ -144,11 +149,11 @@ def _fields(kind: type[Any], before: str, limits: Mapping[str, int]) -> tuple[_F
         is_message = isinstance(held, type) and issubclass(held, values.Message)
         inner = _fields(held, f"{path}.", limits) if is_message else ()
         if many or inner:
-            found.append(_Field(path, name, limits[path] if many else None, inner))
+            found.append(Field(path, name, limits[path] if many else None, inner))
     return tuple(found)
 
 
-def _count(holders: Iterable[Any], fields: Iterable[_Field]) -> None:
+def _count(holders: Iterable[Any], fields: Iterable[Field]) -> None:
     """All items of a list are counted before anything inside one of them is looked at."""
     for path, name, most, inner in fields:
         held = [getattr(holder, name) for holder in holders]
@@ -161,10 +166,10 @@ def _count(holders: Iterable[Any], fields: Iterable[_Field]) -> None:
             _count(held, inner)
 
 
-_CUT_LISTS: Final[dict[type[Any], tuple[int, tuple[_Field, ...]]]] = {}
+_CUT_LISTS: Final[dict[type[Any], tuple[int, tuple[Field, ...]]]] = {}
 
 
-def _cut_list(kind: type[Any]) -> tuple[int, tuple[_Field, ...]]:
+def _cut_list(kind: type[Any]) -> tuple[int, tuple[Field, ...]]:
     """The number of items in one part of the first list of a request, and the lists inside its items.
 
     With the longest topic names PARTITIONS items fit in 4 MiB, and more may not, also where a server would take more.
@@ -172,13 +177,13 @@ def _cut_list(kind: type[Any]) -> tuple[int, tuple[_Field, ...]]:
     found = _CUT_LISTS.get(kind)
     if found is None:
         first = next(iter(LIMITS[kind]))
-        _, _, most, inner = next(field for field in _fields(kind, "", LIMITS[kind]) if field.path == first)
+        _, _, most, inner = next(field for field in fields(kind) if field.path == first)
         assert most is not None, kind
         found = _CUT_LISTS[kind] = min(most, PARTITIONS), inner
     return found
 
 
-def _counts(item: Any, fields: Iterable[_Field]) -> Counter[str]:
+def _counts(item: Any, fields: Iterable[Field]) -> Counter[str]:
     """Number of items in the lists inside `item`, by path."""
     counts: Counter[str] = Counter()
     for path, name, most, inner in fields:

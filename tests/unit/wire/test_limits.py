@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from helpers.cpu import calls_of
-from helpers.wide import LISTS, wide
+from helpers.memory import PeakMemory
+from helpers.wide import LISTS, field_bytes, wide
 from tidelog.controller import parts
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.net import Bidi, Unary
@@ -15,8 +16,12 @@ from tidelog.sizes import PART_BYTES
 from tidelog.wire import codec, limits, services
 from tidelog.wire import messages as m
 from tidelog.wire.codec import decode, encode
+from tidelog.wire.outline import Outline
 
 CALLS_MAX = 1_000
+GROWTH_BYTES = 8 << 20
+PADDING = field_bytes(1_000, bytes(PART_BYTES))
+"""A field that is unknown. With it a request is large, and is counted before protobuf parses it."""
 EMPTY_BYTES = 2  # of an empty item: a tag, and a length of 0
 
 
@@ -36,7 +41,9 @@ def test_a_request_full_of_empty_items_is_one_refusal(kind: type[Any], path: str
         refusals.append(caught.value)
 
     codec.decoder(kind)
+    memory = PeakMemory()
     assert calls_of(refused, with_c=True) < CALLS_MAX
+    assert memory.growth_bytes < GROWTH_BYTES
     error = refusals[-1]
     assert status_of(error.code) == "INVALID_ARGUMENT" and len(error.message) < 200
     most = limits.LIMITS[kind][path]
@@ -54,6 +61,35 @@ def test_a_list_at_its_limit_is_taken(kind: type[Any], path: str) -> None:
     with pytest.raises(TidelogError, match=f"{path} holds {most + 1} entries, at most {most}") as caught:
         decode(kind, wide(kind, path, most + 1))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("kind", "path"), LISTS, ids=lambda each: getattr(each, "__name__", each))
+def test_a_large_request_has_the_same_limits(kind: type[Any], path: str) -> None:
+    most = limits.LIMITS[kind][path]
+    outline = Outline(kind, codec._pb_class(kind).DESCRIPTOR)
+    outline.check(wide(kind, path, most) + PADDING)
+    for large in (wide(kind, path, most + 1) + PADDING, PADDING + wide(kind, path, most + 1)):
+        with pytest.raises(TidelogError, match=f"{path} holds more than {most} entries, at most {most}") as caught:
+            decode(kind, large)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_large_request_of_all_kinds_of_fields_is_taken() -> None:
+    topic = m.TopicPartitions(topic="t" * 200, partitions=(0, 127, 128, 2**31 - 1, -1))
+    request = m.ElectLeadersRequest(topics=(topic,) * 1_000, timeout_ms=2**31 - 1, candidates=(1, 2**31 - 1))
+    fixed = codec._varint(1_000 << 3 | 1) + bytes(8) + codec._varint(1_001 << 3 | 5) + bytes(4)
+    assert decode(m.ElectLeadersRequest, fixed + PADDING + encode(request)) == request
+    for cut in (PADDING[:-1], PADDING + b"\x0a", PADDING + b"\x0a\x80"):
+        with pytest.raises(TidelogError, match="not a ElectLeadersRequest"):
+            decode(m.ElectLeadersRequest, cut)
+
+
+@pytest.mark.parametrize("kind", limits.LIMITS, ids=lambda kind: kind.__name__)
+def test_a_field_that_comes_again_and_again_is_refused(kind: type[Any]) -> None:
+    again = codec._varint(1_000 << 3) + b"\x01"
+    decode(kind, again * 100 + PADDING)
+    with pytest.raises(TidelogError, match="fields that are no lists"):
+        decode(kind, again * (PART_BYTES // 2))
 
 
 def test_the_items_of_all_inner_lists_count_together() -> None:
