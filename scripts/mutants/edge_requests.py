@@ -14,6 +14,7 @@ from tidelog.runtime import loop_watch, rpc_server, tasks, zk
 from tidelog.runtime.responses import ResponseBudget
 from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
+from tidelog.wire import codec
 from tidelog.wire import records as wire_records
 from tidelog.wire.outline import Outline
 
@@ -149,3 +150,30 @@ def any_number_is_looked_at(_: Any, _headers: Any) -> None:
 @around(Outline, "check")
 def large_requests_are_parsed_first(*_: Any) -> None:
     """The items of a large request are counted when protobuf has parsed it."""
+
+
+@MUTANTS.mutant(
+    "UNCOUNTED-REPLICAS",
+    ByTest(f"{_LIMITS}test_lists_of_known_states_have_limits[LeaderAndIsrRequest-replicas]"),
+)
+@around(codec, "_known_state")
+def states_hold_any_number(original: Any, data: bytes) -> Any:
+    """The ISR alone is counted of the lists in a known partition state."""
+    state, _ = original(data)
+    return state, len(state.isr)
+
+
+@MUTANTS.mutant(
+    "COUNTED-APART",
+    ByTest(f"{_LIMITS}test_states_in_several_places_count_together[LeaderAndIsrRequest]"),
+)
+@around(codec, "_recognising")
+def states_are_counted_by_place(_: Any, decode_all: Any) -> Any:
+    """Partition states in several places of a request are counted for each place."""
+
+    def run(data: bytes) -> Any:
+        states, rest = codec._split_states(data)
+        message = decode_all(rest)
+        return dataclasses.replace(message, partition_states=(*states, *message.partition_states))
+
+    return run

@@ -155,8 +155,11 @@ def _framed_state(state: messages.PartitionState) -> bytes:
 
 
 @functools.lru_cache(STATES_KEPT)
-def _known_state(data: bytes) -> messages.PartitionState:
-    return decode(messages.PartitionState, data)
+def _known_state(data: bytes) -> tuple[messages.PartitionState, int]:
+    """The state, and the number of items in its lists."""
+    state = decode(messages.PartitionState, data)
+    lists = (state.isr, state.replicas, state.adding_replicas, state.removing_replicas, state.offline_replicas)
+    return state, sum(map(len, lists))
 
 
 def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
@@ -165,7 +168,7 @@ def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
     No states where what comes first is not as we write it, or is more than a request may hold: then all of it is counted.
     """
     states: list[messages.PartitionState] = []
-    at, end, members = 0, len(data), 0
+    at, end, items = 0, len(data), 0
     try:
         while at < end and data[at] != _STATES_TAG:
             if data[at] & 0x87:  # no integer, or a tag of several bytes
@@ -180,9 +183,10 @@ def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
                 size, at = size & 0x7F | data[at] << 7, at + 1
             if size >= _STATE_BYTES or at + size > end:
                 return [], data
-            states.append(_known_state(data[at : at + size]))
-            members += len(states[-1].isr)
-            if max(len(states), members) > limits.SERVERS:
+            state, held = _known_state(data[at : at + size])
+            states.append(state)
+            items += held
+            if max(len(states), items) > limits.SERVERS:
                 return [], data
             at += size
     except IndexError:
@@ -237,6 +241,8 @@ def _recognising(decode_all: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
             return decode_all(data)
         states, rest = _split_states(data)
         message = decode_all(rest)
+        if states and message.partition_states:  # of all together, too many may be here
+            return decode_all(data)
         return dataclasses.replace(message, partition_states=(*states, *message.partition_states))
 
     return run

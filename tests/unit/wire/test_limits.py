@@ -99,6 +99,31 @@ def test_the_items_of_all_inner_lists_count_together() -> None:
         decode(m.ElectLeadersRequest, encode(request))
 
 
+STATE_LISTS = [
+    name for name, hint in typing.get_type_hints(m.PartitionState).items() if typing.get_origin(hint) is tuple
+]
+
+
+@pytest.mark.parametrize("name", STATE_LISTS)
+@pytest.mark.parametrize("kind", [m.LeaderAndIsrRequest, m.UpdateMetadataRequest], ids=lambda kind: kind.__name__)
+def test_lists_of_known_states_have_limits(kind: type[Any], name: str) -> None:
+    """A state is decoded by itself there, and what it holds is kept."""
+    inner = 200
+    state = wide(kind, f"partition_states.{name}", inner)
+    states = state * (limits.SERVERS // inner)
+    assert len(states) < PART_BYTES
+    assert sum(len(getattr(each, name)) for each in decode(kind, states).partition_states) == limits.SERVERS
+    with pytest.raises(TidelogError, match=f"partition_states.{name} holds 150200 entries, at most 150000"):
+        decode(kind, states + state)
+
+
+@pytest.mark.parametrize("kind", [m.LeaderAndIsrRequest, m.UpdateMetadataRequest], ids=lambda kind: kind.__name__)
+def test_states_in_several_places_count_together(kind: type[Any]) -> None:
+    states, between = wide(kind, "partition_states", limits.SERVERS // 2), wide(kind, "live_brokers", 1)
+    with pytest.raises(TidelogError, match="partition_states holds 150001 entries, at most 150000"):
+        decode(kind, states + between + states + wide(kind, "partition_states", 1))
+
+
 def test_members_of_known_states_are_counted_too() -> None:
     """A state is decoded by itself there, and what it holds is kept."""
     isr = (m.IsrMember(broker_id=0, broker_epoch=0),) * 400
