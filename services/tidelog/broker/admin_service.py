@@ -9,7 +9,7 @@ from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerSettings
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.names import code_of_unknown
+from tidelog.names import code_of_unknown, shown
 from tidelog.ports.disk import Disk
 from tidelog.storage.strays import Stray
 from tidelog.wire import messages as m
@@ -46,7 +46,7 @@ class BrokerAdmin:
         if topic.error_code is not ErrorCode.NONE:
             code = code_of_unknown(topic.name)
             return m.TopicConfigs(
-                name=topic.name, error_code=code, error_message=f"topic {topic.name!a} does not exist"
+                name=topic.name, error_code=code, error_message=f"topic {shown(topic.name)} does not exist"
             )
         overrides = {entry.key: entry.value for entry in topic.configs}
         return m.TopicConfigs(name=topic.name, configs=config_view.describe_topic(overrides, self._settings))

@@ -108,6 +108,11 @@ async def test_topics_that_are_not_there_are_told_from_those_that_cannot_be(sett
     assert (await described(settings, "t", known=None)).error_code is ErrorCode.NOT_CONTROLLER
 
 
+async def test_an_error_repeats_no_long_name(settings: BrokerSettings) -> None:
+    found = await described(settings, "\U0001f600" * 100_000, known={})
+    assert len(found.topics[0].error_message or "") < 1_000
+
+
 async def test_the_data_directory_partition_by_partition(settings: BrokerSettings) -> None:
     bench = BrokerBench()
     bench.told(config=TopicConfig(min_insync_replicas=1))
