@@ -5,8 +5,10 @@ import dataclasses
 from typing import Any, Final
 
 from mutants.patching import ByTest, Code, Table, around
+from tidelog import names
 from tidelog.broker import control_service
 from tidelog.broker.control_service import ControlService
+from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.readers import Places, Readers, Wakeup
 from tidelog.broker.turns import Turns
 from tidelog.controller.channels import BrokerChannel
@@ -16,6 +18,7 @@ from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
 from tidelog.wire import codec
 from tidelog.wire import records as wire_records
+from tidelog.wire.limits import ListCounter
 from tidelog.wire.outline import Outline
 
 MUTANTS: Final = Table(__name__)
@@ -27,6 +30,7 @@ _GRPC: Final = "tests/unit/net/test_grpc_net.py::"
 _DESCRIPTORS: Final = "tests/unit/storage/test_descriptors.py::"
 _TURNS: Final = "tests/unit/broker/test_turns.py::"
 _LIMITS: Final = "tests/unit/wire/test_limits.py::"
+_HOSTILE: Final = "tests/unit/testing/test_hostile_requests.py::test_hostile_requests_are_small_work"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 
 
@@ -177,3 +181,27 @@ def states_are_counted_by_place(_: Any, decode_all: Any) -> Any:
         return dataclasses.replace(message, partition_states=(*states, *message.partition_states))
 
     return run
+
+
+@MUTANTS.mutant("EMPTY-FETCH", ByTest(f"{_HOSTILE}[Fetch]"))
+@around(FetchHandler, "fetch")
+async def a_fetch_of_nothing_holds_the_loop(original: Any, self: Any, request: Any, caller: Any) -> Any:
+    """A fetch of no partition looks again and again until its time is over."""
+    deadline = self._clock.now() + request.max_wait_ms / 1000
+    while not request.partitions and self._clock.now() < deadline:
+        pass
+    return await original(self, request, caller)
+
+
+@MUTANTS.mutant("ANY-ITEMS", ByTest(f"{_HOSTILE}[ListOffsets]"))
+def a_request_holds_any_number(code: Code) -> None:
+    """A request is decoded whatever number of items it holds."""
+    for counter in (ListCounter, Outline):
+        code.replace(counter, "check", lambda *_: None)
+
+
+@MUTANTS.mutant("LONG-ANSWER", ByTest(f"{_HOSTILE}[DescribeConfigs]"))
+@around(names, "shown")
+def a_long_name_is_told_whole(_: Any, text: str) -> str:
+    """An error message repeats a long name in full."""
+    return ascii(text)

@@ -140,19 +140,6 @@ def folder_in_the_way_is_not_told(original: Any, self: Any, tp: Any, topic_id: b
 
 
 @MUTANTS.mutant(
-    "EMPTY-FETCH",
-    ByTest("tests/unit/testing/test_empty_requests.py::test_a_request_for_nothing_keeps_no_loop"),
-)
-@around(FetchHandler, "fetch")
-async def empty_fetch_holds_the_loop(original: Any, self: Any, request: Any) -> Any:
-    """A fetch of no partition looks again and again until its time is over."""
-    deadline = self._clock.now() + request.max_wait_ms / 1000
-    while not request.partitions and self._clock.now() < deadline:
-        pass
-    return await original(self, request)
-
-
-@MUTANTS.mutant(
     "UNCOUNTED-ITEMS",
     ByTest("tests/unit/wire/test_limits.py::test_the_items_of_all_inner_lists_count_together"),
 )
@@ -165,9 +152,9 @@ def request_holds_any_number(*_: Any) -> None:
     "UNSIZED-ANSWER", ByTest("tests/unit/net/test_grpc_net.py::test_an_answer_that_is_too_large_is_one_error")
 )
 @around(rpc_server, "_method_handler")
-def answer_has_any_size(original: Any, route: Any, _: int, on_bug: Any) -> Any:
+def answer_has_any_size(original: Any, route: Any, _: int, *others: Any) -> Any:
     """An answer is given to gRPC whatever its size."""
-    return original(route, 1 << 40, on_bug)
+    return original(route, 1 << 40, *others)
 
 
 @MUTANTS.mutant(

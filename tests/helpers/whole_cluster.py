@@ -12,7 +12,7 @@ from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.errors import GroupIdNotFoundError, TransportError
-from tidelog.ids import TopicPartition
+from tidelog.ids import Address, TopicPartition
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.watch.service import CONTROLLER
 from tidelog.wire import messages as m
@@ -189,9 +189,12 @@ class Bed:
 
 
 @asynccontextmanager
-async def whole_cluster(seed: int = 1) -> AsyncIterator[Bed]:
-    """Three brokers and two controllers that serve."""
+async def whole_cluster(seed: int = 1, *, external: bool = False) -> AsyncIterator[Bed]:
+    """Three brokers and two controllers that serve. `external`: brokers have a listener for outside clients, too."""
     cluster = SimCluster(seed=seed)
+    for node in cluster.brokers if external else ():
+        outside = Address(node.address.host, node.address.port + 100)
+        node.settings = {"listeners": {"INTERNAL": node.address, "EXTERNAL": outside}}
     cluster.start()
     ports = cluster.client_ports("client")
     async with Admin(cluster.bootstrap, ports=ports) as admin:

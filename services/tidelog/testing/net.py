@@ -319,8 +319,8 @@ class SimServer:
     def set_serving(self, serving: bool) -> None:
         self.serving = serving
 
-    def serves(self, method: Unary[Any, Any] | Bidi[Any, Any]) -> bool:
-        return method.path in self._routes
+    def route(self, method: Unary[Any, Any] | Bidi[Any, Any]) -> Route | None:
+        return self._routes.get(method.path)
 
     async def stop(self, grace_s: float) -> None:
         listening = self.node.network.listening

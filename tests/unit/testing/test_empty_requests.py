@@ -1,46 +1,20 @@
 """Every method of a cluster, asked for nothing: no handler may keep the event loop of its process."""
 
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, get_args, get_origin, get_type_hints
 
+from helpers.hostile import METHODS, StepCounter
 from tidelog.errors import TransportError
 from tidelog.ids import Address
-from tidelog.ports.net import Bidi, Unary
+from tidelog.ports.net import Unary
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.values import Message
 from tidelog.wire import messages as m
 from tidelog.wire import services
 
-METHODS = [each for each in vars(services).values() if isinstance(each, Unary | Bidi)]
-CALLS_MAX = 1_000_000
-"""Calls of Python functions for one request, in all processes. A cluster at rest makes about 10,000 in a second."""
 PATIENCE_S = 1.0
 """In virtual time."""
 NUMBERS = (0, 1, 20_000)
-
-
-class LoopIsHeld(Exception):
-    """Raised in a handler that calls functions without end and gives no other task a turn. The network counts it as a bug."""
-
-
-@contextmanager
-def bounded(request: Message) -> Iterator[None]:
-    calls = 0
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > CALLS_MAX:
-            sys.setprofile(None)
-            raise LoopIsHeld(f"{frame.f_code.co_qualname}: {request}")
-
-    sys.setprofile(count)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
 
 
 def hollow(kind: type[Any], number: int) -> Iterator[Any]:
@@ -71,7 +45,7 @@ async def test_a_request_for_nothing_keeps_no_loop() -> None:
     served = set()
     for address, server in list(cluster.network.listening.items()):
         for method in METHODS:
-            if not server.serves(method):
+            if server.route(method) is None:
                 continue
             served.add(method.path)
             for number in NUMBERS:
@@ -87,7 +61,7 @@ async def test_a_request_for_nothing_keeps_no_loop() -> None:
 async def asked(cluster: SimCluster, address: Address, method: Any, request: Any) -> None:
     ports = cluster.client_ports("client")
     channel = ports.net.channel(address, purpose="test")
-    with bounded(request):
+    with StepCounter() as counter:
         try:
             if isinstance(method, Unary):
                 await channel.call(method, request, PATIENCE_S)
@@ -98,6 +72,7 @@ async def asked(cluster: SimCluster, address: Address, method: Any, request: Any
                 stream.cancel()
         except TransportError:
             pass  # a refusal
+    assert counter.held is None, f"{counter.held}: {request}"
 
 
 async def test_a_fetch_of_no_partition_is_answered_at_once() -> None:
@@ -107,7 +82,7 @@ async def test_a_fetch_of_no_partition_is_answered_at_once() -> None:
     await ports.clock.sleep(5.0)
     request = m.FetchRequest(max_wait_ms=20_000, min_bytes=1, max_bytes=1)
     channel = ports.net.channel(cluster.bootstrap[0], purpose="test")
-    with bounded(request):
+    with StepCounter():
         assert await channel.call(services.REPLICA_SERVICE_FETCH, request, PATIENCE_S) == m.FetchResponse()
     for node in cluster.nodes.values():
         node.kill()
