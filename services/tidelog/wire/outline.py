@@ -67,9 +67,7 @@ class _Walk:
             if wire == _BYTES:
                 size, at = self._varint(at) if data[at] & 0x80 else (data[at], at + 1)
             elif wire == _VARINT:
-                while data[at] & 0x80:
-                    at += 1
-                size = 1
+                size = self._varint(at)[1] - at if data[at] & 0x80 else 1
             elif wire in (_FIXED64, _FIXED32):
                 size = 8 if wire == _FIXED64 else 4
             number = tag >> 3

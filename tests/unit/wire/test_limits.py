@@ -1,5 +1,6 @@
 """Requests with more items than a server takes: refused by their count, with one error, before any item is made."""
 
+import random
 import typing
 from typing import Any
 
@@ -82,6 +83,18 @@ def test_a_large_request_of_all_kinds_of_fields_is_taken() -> None:
     for cut in (PADDING[:-1], PADDING + b"\x0a", PADDING + b"\x0a\x80"):
         with pytest.raises(TidelogError, match="not a ElectLeadersRequest"):
             decode(m.ElectLeadersRequest, cut)
+
+
+def test_bytes_that_are_no_message_are_refused_as_such() -> None:
+    rand = random.Random(1)
+    for kind in (m.LeaderAndIsrRequest, m.ConsumerMessage, m.AlterIsrRequest):
+        outline = Outline(kind, codec._pb_class(kind).DESCRIPTOR)
+        for _ in range(5_000):
+            outline.check(rand.randbytes(40))
+    for unit in (b"\x80", b"\x0a\xff", b"\xff"):
+        with pytest.raises(TidelogError, match=r"not a FetchRequest|fields that are no lists") as caught:
+            decode(m.FetchRequest, unit * PART_BYTES * 2)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("kind", limits.LIMITS, ids=lambda kind: kind.__name__)
