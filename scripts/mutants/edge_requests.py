@@ -31,6 +31,7 @@ _DESCRIPTORS: Final = "tests/unit/storage/test_descriptors.py::"
 _TURNS: Final = "tests/unit/broker/test_turns.py::"
 _LIMITS: Final = "tests/unit/wire/test_limits.py::"
 _HOSTILE: Final = "tests/unit/testing/test_hostile_requests.py::test_hostile_requests_are_small_work"
+_SHELL: Final = "tests/unit/controller/test_shell.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
 
 
@@ -205,3 +206,9 @@ def a_request_holds_any_number(code: Code) -> None:
 def a_long_name_is_told_whole(_: Any, text: str) -> str:
     """An error message repeats a long name in full."""
     return ascii(text)
+
+
+@MUTANTS.mutant("NAME-PER-PARTITION", ByTest(f"{_SHELL}test_requests_are_checked_where_they_enter"))
+@around(names, "check_lengths")
+def a_long_name_is_answered_per_partition(*_: Any) -> None:
+    """A request for partitions of a topic is answered for each of them with its name, however long."""

@@ -19,6 +19,17 @@ def validate_topic_name(name: str) -> str:
     return _validate("topic name", name, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
+def check_lengths(field: str, topics: Iterable[str]) -> None:
+    """TidelogError INVALID_TOPIC_EXCEPTION for a name that is longer than that of any topic.
+
+    For requests whose answer has the name once for each partition: 10,000 times 4 MiB are more than a process has.
+    """
+    longest = max(map(len, topics), default=0)
+    if longest > TOPIC_NAME_MAX:
+        text = f"{field} has {longest} characters, at most {TOPIC_NAME_MAX} are allowed"
+        raise TidelogError(text, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """What a client of Kafka expects to be the cluster's own. Tidelog keeps that state in ZooKeeper, and nobody may keep
 something else under these names."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_LEADER, NO_OFFSET, TopicPartition
+from tidelog.names import check_lengths
 from tidelog.ports.disk import Disk
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import end_behind
@@ -21,7 +22,8 @@ class DiscardDamageHandler:
         self._disk = disk
 
     async def handle(self, request: m.DiscardDamageRequest) -> m.DiscardDamageResponse:
-        """One log after the other; the error of one is its own."""
+        """One log after the other; the error of one is its own. TidelogError for a name that no topic can have."""
+        check_lengths("topics.topic", (each.topic for each in request.topics))
         asked = [TopicPartition(each.topic, index) for each in request.topics for index in each.partitions]
         return m.DiscardDamageResponse(
             logs=tuple([await self._one(tp, request.execute) for tp in self._wanted(asked, everything=not asked)])

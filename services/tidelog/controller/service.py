@@ -23,6 +23,7 @@ from tidelog.controller.events import (
 from tidelog.controller.term import Term
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, TOPIC_ID_BYTES
+from tidelog.names import check_lengths
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Route
 from tidelog.ports.rand import Rand
@@ -203,6 +204,8 @@ class ControllerRoutes:
         context: CallContext,
         refuse: Callable[[TidelogError], Res],
     ) -> Res:
+        check_lengths("topics.topic", (each.topic for each in request.topics))
+
         def event(token: Token) -> Event:
             return ElectionRequested(request, token)
 

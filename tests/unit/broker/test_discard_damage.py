@@ -9,7 +9,7 @@ from helpers.batches import batch, offsets
 from helpers.broker import BrokerBench
 from helpers.logs import contents
 from tidelog.broker.discard_damage import DiscardDamageHandler
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.wire import messages as m
@@ -112,6 +112,8 @@ async def test_a_log_that_is_whole_and_one_that_is_not_there() -> None:
     assert (whole.error_code, whole.error_message) == (ErrorCode.INVALID_REQUEST, "the log of events-0 is not damaged")
     assert missing.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await ask(handler) == ()
+    with pytest.raises(TidelogError, match=r"topics.topic has 250 characters, at most 249"):
+        await ask(handler, EVENTS, EVENTS._replace(topic="x" * 250))
 
 
 async def test_a_disk_that_fails_during_the_cut_leaves_it_offline() -> None:

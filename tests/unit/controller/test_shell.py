@@ -7,7 +7,7 @@ import pytest
 
 from helpers.requirements import requirement
 from tidelog.controller.events import TopicsDeleteRequested
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.ports.authorizer import Operation, Resource
 from tidelog.ports.meta import Delete, SetData
@@ -342,6 +342,14 @@ async def test_requests_are_checked_where_they_enter(w: World) -> None:
     assert (grown.error_code, grown.error_message) == (ErrorCode.INVALID_REQUEST, "timeout_ms -1 is negative")
     refused = await w.create("a/b", "x" * 250, "..")
     assert refused == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
+    long = m.TopicPartitions(topic="x" * 250, partitions=tuple(range(10_000)))
+    for method, many in (
+        (services.ADMIN_SERVICE_ELECT_LEADERS, m.ElectLeadersRequest(topics=(long,), timeout_ms=1_000)),
+        (services.ADMIN_SERVICE_RELEASE_VETO, m.ReleaseVetoRequest(topics=(long,), timeout_ms=1_000)),
+    ):
+        with pytest.raises(TransportError, match=r"topics.topic has 250 characters, at most 249") as error:
+            await channel.call(method, many, 5.0)
+        assert error.value.status == "INVALID_ARGUMENT"
     # A standby says what it is.
     standby = w.channel(2)
     isr = await standby.call(
