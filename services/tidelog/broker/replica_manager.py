@@ -14,7 +14,7 @@ from tidelog.broker.pending import Settle
 from tidelog.broker.revival import NO_PAUSE, Pause, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, NO_LEADER, TopicPartition
-from tidelog.names import validate_topic_name
+from tidelog.names import shown, validate_topic_name
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
 from tidelog.ports.recorder import SILENT, Recorder
@@ -131,7 +131,7 @@ class ReplicaManager:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
         if topic_id and topic_id != host.topic_id:
-            raise TidelogError(f"topic_id {topic_id.hex()} of {topic} is not {host.topic_id.hex()}", foreign)
+            raise TidelogError(f"topic_id {shown(topic_id.hex())} of {topic} is not {host.topic_id.hex()!r}", foreign)
         return host
 
     # -- decisions ---------------------------------------------------------------------------------------------------

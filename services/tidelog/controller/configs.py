@@ -16,7 +16,7 @@ from tidelog.controller.model import ClusterState, Partition, Topic
 from tidelog.controller.outbox import Outbox
 from tidelog.controller.topics import ParseConfig, TopicDesk, check_features
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.names import validate_topic_name
+from tidelog.names import shown, validate_topic_name
 from tidelog.topic_config import MAX_MESSAGE_BYTES
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
@@ -64,7 +64,7 @@ class ConfigDesk:
         for slot, wanted in enumerate(request.topics):
             try:
                 if names[wanted.name] > 1:
-                    raise TidelogError(f"topics name {wanted.name!r} more than once", ErrorCode.INVALID_REQUEST)
+                    raise TidelogError(f"topics name {shown(wanted.name)} more than once", ErrorCode.INVALID_REQUEST)
                 change = self._check(wanted, token, slot)
             except TidelogError as error:
                 self._answer(token, slot, wanted.name, error.code, error.message)

@@ -16,7 +16,7 @@ from tidelog.controller.outbox import Outbox
 from tidelog.controller.survey import Ends, SurveyDesk, largest
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
-from tidelog.names import code_of_unknown
+from tidelog.names import code_of_unknown, shown
 from tidelog.release import LEVEL_0_3
 from tidelog.wire import messages as m
 
@@ -209,4 +209,4 @@ class ElectionDesk:
 def _unknown(tp: TopicPartition, *, known_topic: bool) -> _Refusal:
     if known_topic:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp.partition}"
-    return code_of_unknown(tp.topic), f"topic {tp.topic!r} does not exist"
+    return code_of_unknown(tp.topic), f"topic {shown(tp.topic)} does not exist"

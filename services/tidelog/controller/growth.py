@@ -17,7 +17,7 @@ from tidelog.controller.operations import can_be_ended
 from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
-from tidelog.names import validate_topic_name
+from tidelog.names import shown, validate_topic_name
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 
@@ -59,7 +59,7 @@ class GrowthDesk:
         for slot, wanted in enumerate(request.topics):
             try:
                 if names[wanted.name] > 1:
-                    raise TidelogError(f"topics name {wanted.name!r} more than once", ErrorCode.INVALID_REQUEST)
+                    raise TidelogError(f"topics name {shown(wanted.name)} more than once", ErrorCode.INVALID_REQUEST)
                 write = self._check(wanted)
             except TidelogError as error:
                 self._answer(token, slot, wanted.name, error.code, error.message)

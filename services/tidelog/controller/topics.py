@@ -17,7 +17,7 @@ from tidelog.controller.model import ClusterState, Partition, Topic
 from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, TopicPartition
-from tidelog.names import refuse_internal, validate_topic_name
+from tidelog.names import refuse_internal, shown, validate_topic_name
 from tidelog.release import LEVEL_0_3
 from tidelog.topic_config import LOG_APPEND_TIME, TopicConfig
 from tidelog.wire import messages as m
@@ -79,7 +79,7 @@ class TopicDesk:
         for slot, (topic, draw) in enumerate(zip(request.topics, event.draws, strict=True)):
             try:
                 if names[topic.name] > 1:
-                    raise TidelogError(f"topics name {topic.name!r} more than once", ErrorCode.INVALID_REQUEST)
+                    raise TidelogError(f"topics name {shown(topic.name)} more than once", ErrorCode.INVALID_REQUEST)
                 creation = self._check(topic, draw, token, slot)
             except TidelogError as error:
                 self._answer_created(token, slot, _refused(topic, error))
