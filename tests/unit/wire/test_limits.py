@@ -9,6 +9,7 @@ import pytest
 from helpers.cpu import calls_of
 from helpers.memory import PeakMemory
 from helpers.wide import LISTS, field_bytes, wide
+from tidelog.broker.control_plane import alter_isr
 from tidelog.controller import parts
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.net import Bidi, Unary
@@ -210,6 +211,7 @@ def test_what_servers_tell_each_other_is_taken_whole() -> None:
         topic="t", topic_id=bytes(16), partition=2**14, leader_epoch=0, offset=1, last_fetched_epoch=0, log_start_offset=0,
     )  # fmt: skip
     assert (Limits().request_bytes + (64 << 10)) // (len(encode(shortest)) + 2) < limits.SERVERS
+    assert alter_isr.REQUEST_BYTES // (len("t") + 16 + 9 * alter_isr._INT) < limits.PARTITIONS
     told: dict[str, Any] = {
         "controller_id": 1,
         "controller_epoch": 1,
