@@ -10,13 +10,16 @@ from tidelog.broker import control_service
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.readers import Places, Readers, Wakeup
+from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.turns import Turns
 from tidelog.controller.channels import BrokerChannel
+from tidelog.errors import TidelogError
 from tidelog.runtime import loop_watch, rpc_server, tasks, zk
 from tidelog.runtime.responses import ResponseBudget
 from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
-from tidelog.wire import codec
+from tidelog.wire import codec, limits
+from tidelog.wire import messages as m
 from tidelog.wire import records as wire_records
 from tidelog.wire.limits import ListCounter
 from tidelog.wire.outline import Outline
@@ -212,3 +215,22 @@ def a_long_name_is_told_whole(_: Any, text: str) -> str:
 @around(names, "check_lengths")
 def a_long_name_is_answered_per_partition(*_: Any) -> None:
     """A request for partitions of a topic is answered for each of them with its name, however long."""
+
+
+@MUTANTS.mutant("MANY-PROPOSALS", ByTest(f"{_HOSTILE}[AlterIsr]"))
+def a_proposal_names_many_partitions(code: Code) -> None:
+    """A request for new ISRs may hold fifteen times the partitions that a broker sends in one."""
+    many = dict.fromkeys(limits.LIMITS[m.AlterIsrRequest], limits.SERVERS)
+    code.replace(limits, "LIMITS", {**limits.LIMITS, m.AlterIsrRequest: many})
+
+
+@MUTANTS.mutant("LONG-ID", ByTest(f"{_HOSTILE}[Produce]"))
+@around(ReplicaManager, "host")
+def a_long_id_is_told_whole(
+    original: Any, self: Any, topic: str, partition: int, topic_id: bytes = b"", *rest: Any
+) -> Any:
+    """The error for a topic_id of another topic repeats it in full."""
+    try:
+        return original(self, topic, partition, topic_id, *rest)
+    except TidelogError as error:
+        raise TidelogError(f"{error.message} {topic_id.hex()}", error.code) from None

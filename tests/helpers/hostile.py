@@ -37,12 +37,16 @@ STREAM_S: Final = 0.05
 """The same of one that has a stream, which has no answer that ends it."""
 LONG: Final = 40_000
 """Bytes of a long string: more than a string of Kafka's protocol can have."""
+MANY: Final = 100
+"""Items of a list whose number alone is no reason to refuse it."""
 SMALL_BYTES: Final = 64 << 10
 """Most bytes of an answer to a hostile request."""
 REASON_BYTES: Final = 4 << 10
 """Most bytes of the reason of a refusal: gRPC sends it as metadata, and takes 16 KiB of that, up to three for one byte."""
 GROWTH_BYTES: Final = 64 << 20
 """Most memory that one request may take while it is served."""
+LARGEST_GROWTH_BYTES: Final = 96 << 20
+"""The same of the largest that is taken."""
 _STRINGS: Final = ("", "x" * LONG, "\U0001f600" * (LONG // 4), "\0\r\n\x1b[2J/..")
 _BYTES: Final = (b"", b"\xff" * LONG)
 _BITS: Final = {
@@ -64,10 +68,20 @@ def empty(kind: type[Any]) -> Request:
     return Request("-", "empty", b"")
 
 
-def extremes(kind: type[Any]) -> Iterator[Request]:
-    """Requests with one field at one of its extremes; what is around it has one item, and all else is empty."""
-    for path, message, value in _extreme_messages(kind):
-        yield Request(path, value, codec.encode(message))
+def extremes(kind: type[Any], around: "Fill") -> Iterator[Request]:
+    """Requests with one field at one of its extremes; what is around it is filled so."""
+    for path, message, value in _extreme_messages(kind, around):
+        yield Request(path, f"{value} {around.told}", codec.encode(message))
+
+
+def garbage() -> Iterator[Request]:
+    """Bytes that are a message of no kind."""
+    most = Limits().request_bytes
+    yield Request("-", "bytes of endless numbers", b"\x80" * most)
+    yield Request("-", "the beginnings of groups", b"\x0b" * most)
+    yield Request("-", "one field again and again", b"\xf8\x07\x01" * (most // 3))
+    yield Request("-", "a field that goes on behind the end", b"\x0a\xff\xff\xff\xff\x07")
+    yield Request("-", "text that is none", b"\x0a\x02\xc3\x28\x12\x02\xc3\x28")
 
 
 def full_lists(kind: type[Any]) -> Iterator[Request]:
@@ -85,34 +99,81 @@ def at_limits(kind: type[Any]) -> Iterator[Request]:
         yield Request(path, f"{most} empty items", wide(kind, path, most))
 
 
-def least(kind: type[Any]) -> Any:
-    """A message of which every field has the value that is not sent."""
-    defaults: dict[Any, Any] = {int: 0, bool: False, str: "", bytes: b"", ErrorCode: ErrorCode.NONE}
-    fields: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(kind).items():
+class Fill(NamedTuple):
+    """The values of fields that are not at an extreme."""
+
+    told: str
+    text: str
+    items: int
+    """Items of each list; with 0 what may be absent is absent."""
+
+    def message(self, kind: type[Any]) -> Any:
+        fields = {name: self._value(name, hint) for name, hint in typing.get_type_hints(kind).items()}
+        return kind(**fields)
+
+    def _value(self, name: str, hint: Any) -> Any:
+        held = _held(hint)
         if typing.get_origin(hint) is tuple:
-            fields[name] = ()
-        elif _is_message(hint):
-            fields[name] = least(hint)
-        else:
-            fields[name] = defaults.get(hint)
-    return kind(**fields)
+            return tuple(self._one(name, held) for _ in range(self.items))
+        if hint is not held and not self.items:
+            return None
+        return self._one(name, held)
+
+    def _one(self, name: str, held: Any) -> Any:
+        if _is_message(held):
+            return self.message(held)
+        return self.text if held is str and name in _TOPICS else _DEFAULTS[held]
 
 
-def _extreme_messages(kind: type[Any]) -> Iterator[tuple[str, Any, str]]:
-    around = least(kind)
+LEAST: Final = Fill("in an empty request", "", 0)
+"""Every field has the value that is not sent."""
+_TOPICS: Final = ("topic", "topics", "name", "names")
+_DEFAULTS: Final[dict[Any, Any]] = {int: 0, bool: False, str: "", bytes: b"", ErrorCode: ErrorCode.NONE}
+
+
+def about(topic: str) -> Fill:
+    """Everything is about partition 0 of a topic, and nothing is absent."""
+    return Fill(f"about topic {topic}", topic, 1)
+
+
+def long_names(kind: type[Any]) -> Iterator[Request]:
+    """Requests with many items in one list, and long strings in the messages around it: no answer repeats them for each item."""
+    for path in lists(kind):
+        message = _long(kind, path.split("."), min(limits.LIMITS[kind][path], MANY))
+        yield Request(path, "many items, and long strings around them", codec.encode(message))
+
+
+def _long(kind: type[Any], path: Sequence[str], count: int) -> Any:
+    hints = typing.get_type_hints(kind)
+    texts = [name for name, hint in hints.items() if hint is str]
+    name, held = path[0], _held(hints[path[0]])
+    if len(path) > 1:
+        inner = _long(held, path[1:], count)
+        value = (inner,) if typing.get_origin(hints[name]) is tuple else inner
+    else:
+        value = (LEAST._one("", held),) * count
+    return dataclasses.replace(LEAST.message(kind), **dict.fromkeys(texts, "x" * LONG), **{name: value})
+
+
+def _held(hint: Any) -> Any:
+    """The type of one value of a field."""
+    (held,) = set(typing.get_args(hint) or (hint,)) - {..., type(None)}
+    return held
+
+
+def _extreme_messages(kind: type[Any], around: Fill) -> Iterator[tuple[str, Any, str]]:
+    base = around.message(kind)
     descriptor: Any = codec._pb_class(kind).DESCRIPTOR
     for name, hint in typing.get_type_hints(kind).items():
-        (held,) = set(typing.get_args(hint) or (hint,)) - {..., type(None)}
         many = typing.get_origin(hint) is tuple
-        for path, value, text in _extreme_values(held, descriptor.fields_by_name[name]):
-            yield f"{name}{path}", dataclasses.replace(around, **{name: (value,) if many else value}), text
+        for path, value, text in _extreme_values(_held(hint), descriptor.fields_by_name[name], around):
+            yield f"{name}{path}", dataclasses.replace(base, **{name: (value,) if many else value}), text
 
 
-def _extreme_values(held: type[Any], field: FieldDescriptor) -> Iterator[tuple[str, Any, str]]:
+def _extreme_values(held: type[Any], field: FieldDescriptor, around: Fill) -> Iterator[tuple[str, Any, str]]:
     if _is_message(held):
-        yield "", least(held), "empty"
-        for path, message, text in _extreme_messages(held):
+        yield "", around.message(held), "one"
+        for path, message, text in _extreme_messages(held, around):
             yield f".{path}", message, text
         return
     found: tuple[Any, ...]
