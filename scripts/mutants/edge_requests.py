@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from typing import Any, Final
 
 from mutants.patching import ByTest, Code, Table, around
@@ -234,3 +235,9 @@ def a_long_id_is_told_whole(
         return original(self, topic, partition, topic_id, *rest)
     except TidelogError as error:
         raise TidelogError(f"{error.message} {topic_id.hex()}", error.code) from None
+
+
+@MUTANTS.mutant("WIDE-STATES", ByTest(f"{_LIMITS}test_a_state_with_long_lists_is_not_kept[replicas]"))
+def wide_states_are_kept(code: Code) -> None:
+    """A partition state is kept however many replicas it names."""
+    code.replace(codec, "_known_state", functools.lru_cache(lambda data: (codec.decode(m.PartitionState, data), 0)))

@@ -46,7 +46,8 @@ _STATES_TAG: Final = 5 << 3 | 2
 STATES_KEPT: Final = 1 << 15
 """Partition states whose bytes are kept: a controller tells each to several brokers, and tells each broker twice."""
 _STATE_BYTES: Final = 1 << 10
-"""A longer state is not kept."""
+STATE_ITEMS: Final = 32
+"""A state that is longer, or has more items in its lists, is not kept: a byte of it may be 36 of memory."""
 
 _CODES: Final = {int(code): code for code in ErrorCode}
 """A number that only a newer process knows is an unknown error here, and still an error."""
@@ -147,6 +148,10 @@ def _sharing(kind: type[Any]) -> Callable[[Any], bytes]:
     return run
 
 
+class _NotKept(Exception):
+    """Raised for a partition state that is decoded with its request."""
+
+
 @functools.lru_cache(STATES_KEPT)
 def _framed_state(state: messages.PartitionState) -> bytes:
     """With its tag and length."""
@@ -156,10 +161,13 @@ def _framed_state(state: messages.PartitionState) -> bytes:
 
 @functools.lru_cache(STATES_KEPT)
 def _known_state(data: bytes) -> tuple[messages.PartitionState, int]:
-    """The state, and the number of items in its lists."""
+    """The state, and the number of items in its lists. _NotKept if there are many."""
     state = decode(messages.PartitionState, data)
     lists = (state.isr, state.replicas, state.adding_replicas, state.removing_replicas, state.offline_replicas)
-    return state, sum(map(len, lists))
+    items = sum(map(len, lists))
+    if items > STATE_ITEMS:
+        raise _NotKept  # the cache keeps no exceptions
+    return state, items
 
 
 def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
@@ -189,7 +197,7 @@ def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
             if max(len(states), items) > limits.SERVERS:
                 return [], data
             at += size
-    except IndexError:
+    except (IndexError, _NotKept):
         return [], data
     return states, data[:begin] + data[at:]
 

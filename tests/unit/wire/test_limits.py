@@ -122,13 +122,22 @@ STATE_LISTS = [
 @pytest.mark.parametrize("kind", [m.LeaderAndIsrRequest, m.UpdateMetadataRequest], ids=lambda kind: kind.__name__)
 def test_lists_of_known_states_have_limits(kind: type[Any], name: str) -> None:
     """A state is decoded by itself there, and what it holds is kept."""
-    inner = 200
+    inner = 30
     state = wide(kind, f"partition_states.{name}", inner)
     states = state * (limits.SERVERS // inner)
     assert len(states) < PART_BYTES
     assert sum(len(getattr(each, name)) for each in decode(kind, states).partition_states) == limits.SERVERS
-    with pytest.raises(TidelogError, match=f"partition_states.{name} holds 150200 entries, at most 150000"):
+    with pytest.raises(TidelogError, match=f"partition_states.{name} holds 150030 entries, at most 150000"):
         decode(kind, states + state)
+
+
+@pytest.mark.parametrize("name", STATE_LISTS)
+def test_a_state_with_long_lists_is_not_kept(name: str) -> None:
+    """Else many of them, none above a limit, would stay in memory."""
+    for count, is_kept in ((codec.STATE_ITEMS, True), (codec.STATE_ITEMS + 1, False)):
+        data = wide(m.UpdateMetadataRequest, f"partition_states.{name}", count)
+        first, second = (decode(m.UpdateMetadataRequest, data).partition_states[0] for _ in range(2))
+        assert first == second and (first is second) is is_kept
 
 
 @pytest.mark.parametrize("kind", [m.LeaderAndIsrRequest, m.UpdateMetadataRequest], ids=lambda kind: kind.__name__)
