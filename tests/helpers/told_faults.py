@@ -29,7 +29,7 @@ STATES: Final[Mapping[type, tuple[str, ...]]] = {
 """Attributes that a fault or its end changes."""
 
 STRIKES: Final[Mapping[type, tuple[str, ...]]] = {
-    SimDisk: ("fail",),
+    SimDisk: ("fail", "mend", "slow_down", "quicken"),
     SimMeta: ("lose_next_answer", "lose_next_multi"),
     SimNetwork: ("reset", "swap"),
     SimZooKeeper: ("damage", "expire", "remove", "repair"),
@@ -40,6 +40,7 @@ ALL: Final = {f"{cls.__name__}.{name}" for each in (STATES, STRIKES) for cls, na
 
 AT_ONCE: Final = {
     "Link.refuses": "Link.is_cut",
+    "SimDisk.capacity_bytes": "SimDisk.mend",
     "SimDisk.stop_after": "SimProcess.alive",
     "SimNode.process": "SimProcess.alive",
     "SimNode.terminating": "SimProcess.alive",

@@ -10,6 +10,7 @@ input/output errors, flipped bits, a device that takes its time.
 import asyncio
 import errno
 import itertools
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -145,6 +146,13 @@ class _Fault:
     kept_bytes: int
 
 
+class _Slowness(NamedTuple):
+    op: str
+    path: str
+    seconds: float
+    until: float
+
+
 class _SimFile:
     def __init__(self, disk: "SimDisk", path: str, node: _File, read_only: bool) -> None:
         self._disk = disk
@@ -232,12 +240,15 @@ class SimDisk:
         self._numbers = itertools.count(1)
         self._root = _Directory(0)
         self._faults: list[_Fault] = []
-        self._slow: list[tuple[str, str, float]] = []
+        self._slow: list[_Slowness] = []
         self._owed_s = 0.0
         """What the calls of the background work that runs now would have waited."""
         self._in_background = False
         self.stalled_s = 0.0
         """How long slow calls outside the background would have held up the event loop."""
+        self._stalled_until = 0.0
+        self.on_stall: Callable[[float], None] = lambda until: None
+        """Called with the time of the loop at which a slow call outside the background ends: production's loop is held up."""
         self._locks: set[int] = set()
         self._boot = boot
         self.life = 0
@@ -270,7 +281,12 @@ class SimDisk:
 
     def slow(self, op: str, seconds: float, *, path: str = "") -> None:
         """Every call of `op` on a path that contains `path` waits this long, until `mend`."""
-        self._slow.append((op, path, seconds))
+        self._slow.append(_Slowness(op, path, seconds, math.inf))
+
+    def slow_down(self, ops: Sequence[str], seconds: float, lasts_s: float) -> None:
+        """Every call of `ops` that begins within `lasts_s` waits this long, until `quicken`."""
+        until = _loop_s() + lasts_s
+        self._slow += [_Slowness(op, "", seconds, until) for op in ops]
 
     def mend(self) -> None:
         """Ends every fault that was asked for, a full disk too; what is rotten stays rotten."""
@@ -280,7 +296,16 @@ class SimDisk:
 
     def slowed(self, op: str) -> float:
         """Seconds that `slow` adds to an operation on any path."""
-        return sum(seconds for slow, where, seconds in self._slow if slow == op and not where)
+        return sum(each.seconds for each in self._slow if each.op == op and not each.path)
+
+    @property
+    def is_slow(self) -> bool:
+        return bool(self._slow)
+
+    def quicken(self) -> None:
+        """Ends slowness alone."""
+        self._slow.clear()
+        self._stalled_until = 0.0
 
     def fill(self, left_bytes: int) -> None:
         """Only so much may still be written."""
@@ -317,11 +342,9 @@ class SimDisk:
         """Called at the start of every operation: counts it, delays it, or fails it."""
         if self.observed:
             return
-        seconds = sum(seconds for slow, where, seconds in self._slow if slow == op and where in path)
-        if self._in_background:
-            self._owed_s += seconds
-        else:
-            self.stalled_s += seconds
+        for slowness in self._slow:
+            if slowness.op == op and slowness.path in path:
+                self._wait(slowness)
         for fault in self._faults:
             if fault.op == op and fault.path in path:
                 fault.times -= 1
@@ -338,6 +361,19 @@ class SimDisk:
             if self._traced:
                 self.trace.append(Op(op, path))
 
+    def _wait(self, slowness: _Slowness) -> None:
+        """A call begins when the earlier ones of the same work have ended."""
+        now = _loop_s()
+        begins = now + self._owed_s if self._in_background else max(now, self._stalled_until)
+        if begins >= slowness.until:
+            return
+        if self._in_background:
+            self._owed_s += slowness.seconds
+        else:
+            self.stalled_s += slowness.seconds
+            self._stalled_until = begins + slowness.seconds
+            self.on_stall(self._stalled_until)
+
     def spoiled(self, node: _File) -> None:
         """An append or a sync of it has failed; only who opens it again knows what is there."""
         self._spoiled[node] = None
@@ -351,6 +387,7 @@ class SimDisk:
     def crash(self, how: Crash, rand: Rand | None = None) -> None:
         """Ends every process of the host; a loss of power also changes the boot id."""
         self.life += 1
+        self._stalled_until = 0.0
         self._locks.clear()
         self._spoiled.clear()
         self.stop_after = None
@@ -642,6 +679,13 @@ def _bytes_below(node: _Node) -> int:
     if isinstance(node, _File):
         return len(node.data)
     return sum(_bytes_below(child) for child in node.names.values())
+
+
+def _loop_s() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return 0.0  # a test without a loop has no time
 
 
 def _wall_ms() -> int:

@@ -51,6 +51,10 @@ class SimProcess:
         self.supervisor = Supervisor(name)
         self._held: list[_Handle] = []
 
+    def runs_now(self) -> bool:
+        """Returns whether the step or callback that runs belongs to this process."""
+        return _PROCESS.get(None) is self
+
     def start(self, name: str, coro: Coroutine[Any, Any, T]) -> "asyncio.Task[T | None]":
         return self.supervisor.start(name, coro, context=self.context)
 

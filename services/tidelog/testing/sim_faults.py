@@ -17,6 +17,7 @@ from tidelog.testing.net_exchange import Faults as LinkFaults
 from tidelog.testing.sim_breaking import Breaking
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_node import ZOOKEEPER, SimNode
+from tidelog.testing.slow_disks import SlowDisks
 from tidelog.testing.znode_damage import ZnodeDamage
 from tidelog.wire import znodes
 
@@ -64,6 +65,9 @@ class Faults(Breaking):
         self._znodes = ZnodeDamage(cluster, self.DAMAGE_SHARE)
         if self._znodes.drawn:
             self.kinds["damaged znode"] = self._znodes.damage
+        self._slow_disks = SlowDisks(cluster)
+        if self._slow_disks.drawn:
+            self.kinds["slow disk"] = self._slow_disks.strike
         self._mending = (self._start, self._heal_links)
 
     def _breaking(self) -> dict[str, Callable[[], bool]]:
@@ -140,6 +144,7 @@ class Faults(Breaking):
         self._znodes.heal()
         self._heal_all()
         self._calm()
+        self._slow_disks.heal()
         self._start_zookeeper()
         for node in self._cluster.nodes.values():
             self._mend_disk(node, node.disk)

@@ -142,7 +142,7 @@ class SimNode:
         self.world = world
         self.settings: Mapping[str, Any] = {}
         """Settings that differ from those of a run with faults; they take effect at the next start."""
-        self.disk = SimDisk(traced=False)
+        self.disk = self._new_disk()
         self.clock = SimClock()
         """Of the host: its calendar may jump."""
         self.excused = False
@@ -155,6 +155,8 @@ class SimNode:
         self.controller: Controller | None = None
         self.registry = CollectorRegistry()
         """The metrics of its last process."""
+        self._stalled_until = 0.0
+        """When its disk answers a call that was made on the event loop."""
         self.starts = 0
         self.lost_records = False
         """Its last end was a loss of power that took bytes of a log along."""
@@ -356,12 +358,36 @@ class SimNode:
     def replace_disk(self) -> None:
         """The host gets an empty disk while its process is down."""
         self.world.tell(f"{self.name} gets an empty disk", self.name)
-        self.disk = SimDisk(traced=False)
+        self.disk = self._new_disk()
+
+    def _new_disk(self) -> SimDisk:
+        disk = SimDisk(traced=False)
+        disk.on_stall = self._stall
+        return disk
+
+    def _stall(self, until: float) -> None:
+        """The process stands still until its disk answers: it has called it on the event loop."""
+        process, loop = self.process, asyncio.get_running_loop()
+        if process is None or not process.runs_now():
+            return  # a look from outside the simulation
+        if not process.paused:
+            self.world.tell(f"{self.name} stands still, for its disk is slow", self.name)
+            self._freeze(process)
+        self._stalled_until = until
+
+        def answer() -> None:
+            if self.process is process and self.running and process.paused and self._stalled_until == until:
+                self.resume()
+
+        loop.call_at(until, answer, context=contextvars.Context())
 
     def pause(self) -> None:
         assert self.process is not None
         self.world.tell(f"{self.name} is paused (SIGSTOP)", self.name)
-        self.process.pause()
+        self._freeze(self.process)
+
+    def _freeze(self, process: SimProcess) -> None:
+        process.pause()
         self.world.network.pause(self.name)
         for meta in self.sessions:
             meta.pause()

@@ -25,7 +25,7 @@ from tidelog.lab.story import Story, StoryError, simulated
 from tidelog.lab.story_file import story
 from tidelog.page.hub import Hub
 from tidelog.page.source import Refused
-from tidelog.testing import sim_faults
+from tidelog.testing import sim_faults, slow_disks
 from tidelog.testing.clock import ManualClock, SimClock
 from tidelog.testing.disk import PowerCut
 from tidelog.testing.invariants import Violation
@@ -85,12 +85,13 @@ def test_a_seed_that_held_holds_and_says_where_it_differs(monkeypatch: pytest.Mo
 def test_all_that_is_done_to_a_run_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Faults, "_drawn", lambda faults, kinds: kinds)
     monkeypatch.setattr(Faults, "DAMAGE_SHARE", 1.0)
+    monkeypatch.setattr(slow_disks, "SHARE", 1.0)
     monkeypatch.setattr(sim_faults, "PACES_S", (0.08,))
     reached: set[str] = set()
     for simulation, seed, until_s in (
         ("edges", 1, math.inf),
         ("cluster", 5, 3.0),
-        ("losses", 3, 17.0),
+        ("losses", 10, 9.0),
         ("twins", 1, math.inf),
         ("groups", 0, math.inf),
     ):
