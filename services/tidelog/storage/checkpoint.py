@@ -4,6 +4,7 @@ Text: a version line, a count line, the lines, and a last line with the CRC-32C 
 synced, renamed, and the directory synced (reliability 8.1, MUT-21).
 """
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -72,11 +73,15 @@ def write_beside(disk: Disk, temporary: str, data: bytes) -> None:
 
 
 def read_lines(disk: Disk, path: str) -> Lines:
-    """Missing or bad reads as empty. A version from the future is refused: guessing would lose what it protects."""
+    """Missing, bad or unreadable reads as empty. A version from the future is refused: guessing would lose what it protects."""
     try:
         data = disk.read(path)
     except FileNotFoundError:
         return Lines([], missing=True)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return Lines([], f"{path}: it cannot be read: {error}; read as empty")
     body, _, crc = data.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     if crc != f"{crc32c(body):08x}".encode():

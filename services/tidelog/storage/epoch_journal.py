@@ -40,6 +40,11 @@ class EpochJournal:
         except FileNotFoundError:
             replace_file(self._disk, self._path, b"")
             return self._disk.open(self._path)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self.problem = f"{self._path}: it cannot be read: {error}; every log is read from its start"
+            return self._disk.open(self._path)
         good_bytes = 0
         lines = data.split(b"\n")
         for at, line in enumerate(lines[:-1]):

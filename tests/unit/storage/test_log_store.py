@@ -433,6 +433,30 @@ def test_a_bad_line_in_the_middle_makes_every_log_be_read_from_its_start() -> No
     assert EpochJournal(disk, ROOT).problem is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "replication-offset-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "leader-epoch-journal",
+        "incarnation",
+    ],
+)
+def test_a_small_file_that_cannot_be_read_ends_no_start(name: str) -> None:
+    disk = SimDisk()
+    store = started(disk)
+    lead(store.logs[TP], A, 3)
+    assert store.close({TP: 3}, 5)
+    disk.fail("read", errno.EIO, path=f"{ROOT}/{name}", times=3)
+    store = open_store(disk)
+    assert any(f"{ROOT}/{name}: it cannot be read" in note for note in store.notes)
+    assert (store.logs[TP].log_end_offset, store.logs[TP].damage) == (3, None)
+    disk.mend()
+    assert store.close({TP: 3}, 6)
+    assert open_store(disk).notes == []
+
+
 def test_after_a_failed_write_the_journal_is_closed_for_good() -> None:
     disk = SimDisk()
     journal = EpochJournal(disk, "")
