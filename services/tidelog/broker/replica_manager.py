@@ -441,9 +441,10 @@ class ReplicaManager:
                 if pause.forgotten(now):
                     pause = NO_PAUSE.longer(now)  # the first pause begins with the failure
                     pauses[tp] = pause
-                if now >= pause.until and (step := self._next_step(tp, host, wanted_bytes)) is not Step.WAIT:
+                next_step_now = partial(self._next_step, tp, host, wanted_bytes, pause.attempts - 1)
+                if now >= pause.until and (step := next_step_now()) is not Step.WAIT:
                     pauses[tp] = pause.longer(now)
-                    await self._revive(tp, host, partial(self._next_step, tp, host, wanted_bytes), step)
+                    await self._revive(tp, host, next_step_now, step)
             self._end_rebuilding()
             await self._disk.in_background(self._logs.restore_reserve)
 
@@ -462,7 +463,7 @@ class ReplicaManager:
         ]
         return found + [(tp, None) for tp in self._logs.failed]
 
-    def _next_step(self, tp: TopicPartition, host: PartitionHost | None, wanted_bytes: int) -> Step:
+    def _next_step(self, tp: TopicPartition, host: PartitionHost | None, wanted_bytes: int, attempts: int) -> Step:
         assert self._context is not None
         if self._hosts.get(tp) is not host or (host is None and tp not in self._logs.failed):
             return Step.WAIT  # it is gone, or another one by now
@@ -472,7 +473,7 @@ class ReplicaManager:
             return Step.WAIT
         told = None if host.told_offline is None else host.told_offline.state
         trouble = host.log.trouble or Trouble.IO
-        return next_step(trouble, self._settings.broker_id, told, self._room_bytes(), wanted_bytes)
+        return next_step(trouble, self._settings.broker_id, told, self._room_bytes(), wanted_bytes, attempts)
 
     async def _revive(
         self, tp: TopicPartition, host: PartitionHost | None, next_step_now: Callable[[], Step], step: Step

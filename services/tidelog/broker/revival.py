@@ -9,6 +9,8 @@ from tidelog.wire import messages as m
 
 PAUSE_MIN_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0
+REOPENS: Final = 2
+"""Number of attempts to open a log as it is; one that fails each time is no copy of its records."""
 
 
 class Step(Enum):
@@ -35,22 +37,28 @@ NO_PAUSE: Final = Pause(0, float("-inf"))
 
 
 def next_step(
-    trouble: Trouble, broker_id: int, told: m.PartitionState | None, room_bytes: int, wanted_bytes: int
+    trouble: Trouble,
+    broker_id: int,
+    told: m.PartitionState | None,
+    room_bytes: int,
+    wanted_bytes: int,
+    attempts: int = 0,
 ) -> Step:
-    """`told` is what the controller said of the partition since it went offline.
+    """`told` is what the controller said of the partition since it went offline. `attempts` to open it have failed.
 
     Records may be thrown away only where no in-sync set names this replica and none can come to name it: the controller
     knows of the failure (`offline_replicas`), so it admits this replica nowhere, and somebody else leads. A controller that
     follows it hears of the failure before it admits anybody, since the failure is reported until all has been fetched
     again. The last copy is left as it is, for an operator (HOLE-27, row 32).
     """
+    expendable = told is not None and _nobody_counts(broker_id, told)
     match trouble:
         case Trouble.NO_SPACE:
             return Step.REOPEN if room_bytes >= wanted_bytes else Step.WAIT
         case Trouble.IO:
-            return Step.REOPEN
+            return Step.DISCARD if expendable and attempts >= REOPENS else Step.REOPEN
         case Trouble.SYNC | Trouble.DAMAGE:
-            return Step.DISCARD if told is not None and _nobody_counts(broker_id, told) else Step.WAIT
+            return Step.DISCARD if expendable else Step.WAIT
 
 
 def _nobody_counts(broker_id: int, told: m.PartitionState) -> bool:

@@ -446,6 +446,7 @@ class LogStore:
             log_start=self._log_starts.get(key),
             dropped_to=self._dropped.get(key),
             marked=self._data_dir.marked,
+            discards=discard,
         )
         self._reopening.add(tp)
         log = PartitionLog.beside(self._context, key, self._folder(tp))

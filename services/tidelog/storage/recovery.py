@@ -4,6 +4,7 @@ A torn tail is what a crash leaves and is cut, as is all from the first bad batc
 power. A bad batch anywhere else is damage: it is named, and nothing is cut, served or replicated until somebody decides.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
@@ -57,6 +58,8 @@ class Opening:
     """See `PartitionLog`."""
     marked: bool = True
     """Batches that a leader has changed say so: see `ProducerHistory`."""
+    discards: bool = False
+    """True if no in-sync set names this copy: then what cannot be read is fetched again. Otherwise an error may pass."""
     epochs_complete: bool = True
     """Whether the epoch journal can be trusted below the recovery point; if not, the log is read from its start."""
 
@@ -291,10 +294,18 @@ def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval
         if at == first and not opening.power_lost and (known := _known_up_to(segment, point)) is not None:
             scan = known
             out.scanned_from, out.epoch_before = scan.end_offset, scan.epoch_min
-        scan_on(scan, segment.file(), segment.size_bytes)
+        try:
+            scan_on(scan, segment.file(), segment.size_bytes)
+        except OSError as error:
+            if not opening.discards or error.errno != errno.EIO:
+                raise
+            out.cut_at = scan.end_position
+            out.damage = Damage(segment.path, scan.end_position, scan.end_offset, f"it cannot be read: {error}")
         segment.rebuilt(scan.index)
         out.epochs += [e for e in scan.epochs if not out.epochs or e.leader_epoch > out.epochs[-1].leader_epoch]
         out.end_offset, out.keep = scan.end_offset, at + 1
+        if out.damage is not None:
+            return out
         bad = scan.bad
         if bad is None and later and later[0].base_offset != scan.end_offset:
             bad = f"the next segment begins at offset {later[0].base_offset}"
@@ -309,13 +320,13 @@ def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval
 
 def _known_up_to(segment: Segment, point: int) -> Scan | None:
     """A scan that has come to the recovery point, by an index that was saved since; the batch before it must be whole."""
-    if point <= segment.base_offset or (known := segment.known_up_to(point)) is None:
-        return None
-    position, header, index = known
     try:
+        if point <= segment.base_offset or (known := segment.known_up_to(point)) is None:
+            return None
+        position, header, index = known
         whole_batch(segment.read(position - header.size_bytes, position))
-    except TidelogError:
-        return None
+    except (OSError, TidelogError):
+        return None  # a scan from the start finds out
     return Scan(position, point, index, header.leader_epoch)
 
 

@@ -20,6 +20,7 @@ from tidelog.replica import events as ev
 from tidelog.replica.partition import Role
 from tidelog.storage.log_context import LogConfig
 from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.recovery import Damage
 from tidelog.storage.reserve import RESERVE_FILE
 from tidelog.storage.trouble import Trouble
 from tidelog.testing.clock import SimClock
@@ -306,6 +307,33 @@ async def test_what_is_lost_is_fetched_again_when_the_controller_knows(bench: Br
             "failed sync": ["events-0: truncates its log from 4 to 3 (a sync failed, and what follows may be lost)"],
         }[harm]
     )
+
+
+@requirement("A flipped bit is never served or replicated")
+async def test_a_segment_that_stays_unreadable_is_fetched_again(bench: BrokerBench) -> None:
+    bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=ALONE)
+    await bench.send(batch(b"a"), acks=1)
+    path = bench.host.log.segments[0].path
+    bench.disk.fail("pread", errno.EIO, path=path, times=1_000)
+    bench.host.condemn(Damage(path, 0, 0, "it cannot be read"))
+    tell(bench, told())
+    await asyncio.sleep(5.0)
+    assert bench.host.offline is None and bench.host.log.log_end_offset == 0
+
+
+@requirement("A flipped bit is never served or replicated")
+async def test_a_copy_that_no_attempt_can_read_is_fetched_again(bench: BrokerBench) -> None:
+    bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=ALONE)
+    await bench.send(batch(b"a"), acks=1)
+    bench.disk.fail("pread", errno.EIO, path=bench.host.log.segments[0].path, times=1_000)
+    bench.host.log._tail.clear()
+    bench.host.replica.high_watermark = 1
+    assert (await bench.get(0)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    await asyncio.sleep(30.0)
+    assert bench.host.offline is not None, "an in-sync copy stays as it is"
+    tell(bench, told())
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is None and bench.host.log.log_end_offset == 0
 
 
 async def rotten(bench: BrokerBench) -> None:
