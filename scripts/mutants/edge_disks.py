@@ -4,17 +4,18 @@ import errno
 from dataclasses import replace
 from typing import Any, Final
 
-from mutants.patching import ByTest, Code, Table, around
-from tidelog.broker import scrubber
+from mutants.patching import BySimulator, ByTest, Code, Table, around
+from tidelog.broker import revival, scrubber
 from tidelog.broker.leader_fetcher import LeaderLink
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
-from tidelog.storage import handles, partition_log, recovery, strays, tail, topic_marker
+from tidelog.storage import checkpoint, handles, partition_log, recovery, strays, tail, topic_marker
 from tidelog.storage.checkpoint import OffsetCheckpoint
 from tidelog.storage.compaction import Source
 from tidelog.storage.data_dir import DataDir
+from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import Handles
 from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_store import LogStore
@@ -423,3 +424,53 @@ def checkpoint_is_encoded_on_the_loop(original: Any, self: Any) -> Any:
     content = original(self)
     data = None if content is None else content()
     return None if content is None else lambda: data
+
+
+@MUTANTS.mutant("UNREADABLE-FOR-EVER", ByTest(f"{_REVIVAL}test_a_segment_that_stays_unreadable_is_fetched_again"))
+@around(LogStore, "begin_reopen")
+def unreadable_segment_is_read_for_ever(original: Any, self: Any, *asked: Any, **named: Any) -> Any:
+    """A copy that is to be fetched again must be readable first."""
+    reopening = original(self, *asked, **named)
+    return None if reopening is None else replace(reopening, opening=replace(reopening.opening, discards=False))
+
+
+@MUTANTS.mutant("REOPENED-FOR-EVER", ByTest(f"{_REVIVAL}test_a_copy_that_no_attempt_can_read_is_fetched_again"))
+def log_is_opened_as_it_is(code: Code) -> None:
+    """A log that no attempt can read is opened as it is again and again."""
+    code.replace(revival, "REOPENS", 1 << 30)
+
+
+@MUTANTS.mutant("UNREAD-MARKS", ByTest(f"{_STORE}test_a_small_file_that_cannot_be_read_ends_no_start"))
+@around(checkpoint, "read_lines")
+def small_file_must_be_readable(original: Any, disk: Any, path: str) -> Any:
+    """A broker whose small files cannot be read does not start."""
+    if disk.kind(path) is not None:
+        disk.read(path)
+    return original(disk, path)
+
+
+@MUTANTS.mutant("UNREAD-JOURNAL", ByTest(f"{_STORE}test_a_small_file_that_cannot_be_read_ends_no_start"))
+@around(EpochJournal, "_replay")
+def journal_must_be_readable(original: Any, self: Any) -> Any:
+    """A broker whose epoch journal cannot be read does not start."""
+    if self._disk.kind(self._path) is not None:
+        self._disk.read(self._path)
+    return original(self)
+
+
+@MUTANTS.mutant("PASSED-OVER-IN-A-CLUSTER", BySimulator())
+def scrub_passes_over_in_a_cluster(code: Code) -> None:
+    """A scrub of a whole cluster passes over segments that cannot be read."""
+    scrub_passes_over(code)
+
+
+@MUTANTS.mutant("UNREADABLE-IN-A-CLUSTER", BySimulator())
+def unreadable_segment_in_a_cluster(code: Code) -> None:
+    """A rotten copy that cannot be read is never fetched again."""
+    unreadable_segment_is_read_for_ever(code)
+
+
+@MUTANTS.mutant("UNREAD-JOURNAL-IN-A-CLUSTER", BySimulator())
+def journal_in_a_cluster(code: Code) -> None:
+    """A broker of a cluster whose epoch journal cannot be read does not start."""
+    journal_must_be_readable(code)

@@ -29,7 +29,7 @@ STATES: Final[Mapping[type, tuple[str, ...]]] = {
 """Attributes that a fault or its end changes."""
 
 STRIKES: Final[Mapping[type, tuple[str, ...]]] = {
-    SimDisk: ("fail", "mend", "slow_down", "quicken"),
+    SimDisk: ("fail", "mend", "slow_down", "quicken", "flip_bit", "lose_sector"),
     SimMeta: ("lose_next_answer", "lose_next_multi"),
     SimNetwork: ("reset", "swap"),
     SimZooKeeper: ("damage", "expire", "remove", "repair"),

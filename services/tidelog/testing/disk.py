@@ -14,13 +14,16 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tidelog.ports.disk import Buffer, DiskFile, DiskLock, Entry, EntryKind
 from tidelog.ports.rand import Rand
 from tidelog.testing.clock import SimClock
 
 T = TypeVar("T")
+
+
+SECTOR_BYTES: Final = 512
 
 
 class PowerCut(BaseException):
@@ -55,6 +58,28 @@ class _File:
     synced: bytearray = field(default_factory=bytearray)
     unsynced: list[_Write | _Truncate] = field(default_factory=list)
     modified_ms: int = 0
+    flipped: dict[int, int] = field(default_factory=dict)
+    """Position -> the bits that have rotted."""
+    unreadable: set[int] = field(default_factory=set)
+    """Numbers of sectors."""
+
+    def read(self, path: str, start: int, end: int, *, whole: bool = False) -> bytes:
+        """Returns these bytes; with `whole` as they were written. OSError."""
+        data = bytes(memoryview(self.data)[start:end])
+        if whole or not (self.flipped or self.unreadable):
+            return data
+        if any(each * SECTOR_BYTES < end and start < (each + 1) * SECTOR_BYTES for each in self.unreadable):
+            raise OSError(errno.EIO, "a sector is unreadable", path)
+        seen = bytearray(data)
+        for position, mask in self.flipped.items():
+            if start <= position < start + len(seen):
+                seen[position - start] ^= mask
+        return bytes(seen)
+
+    def rot_below(self, size_bytes: int) -> tuple[dict[int, int], set[int]]:
+        """Returns the rot that stays when the file is cut."""
+        flipped = {position: mask for position, mask in self.flipped.items() if position < size_bytes}
+        return flipped, {each for each in self.unreadable if each * SECTOR_BYTES < size_bytes}
 
     def survivor(self, kept: int, torn: int, hole: int = -1) -> bytes:
         image = bytearray(self.synced)
@@ -192,12 +217,13 @@ class _SimFile:
         self._check()
         self._disk.step("pread", self._path, changes=False)
         self._disk.on_read(self._path)
-        return bytes(memoryview(self._node.data)[position : position + size_bytes])
+        return self._node.read(self._path, position, position + size_bytes, whole=self._disk.observed)
 
     def truncate(self, size_bytes: int) -> None:
         self._check()
         self._disk.step("truncate", self._path)
         _apply(self._node.data, _Truncate(size_bytes))
+        self._node.flipped, self._node.unreadable = self._node.rot_below(size_bytes)
         self._node.unsynced.append(_Truncate(size_bytes))
 
     def sync(self) -> None:
@@ -317,15 +343,27 @@ class SimDisk:
         return bool(self._faults) or self.capacity_bytes is not None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Rots one bit of a file, in what is seen and in what would survive."""
+        """Rots one bit of a file, until it is cut or replaced."""
         node = self._file(path)
-        mask = 1 << bit
-        node.data[position] ^= mask
-        if position < len(node.synced):
-            node.synced[position] ^= mask
-        for index, op in enumerate(node.unsynced):
-            if isinstance(op, _Write) and 0 <= position - op.position < len(op.data):
-                node.unsynced[index] = _Write(op.position, _flipped(op.data, position - op.position, mask))
+        assert position < len(node.data), f"{path} has no byte {position}"
+        node.flipped[position] = node.flipped.get(position, 0) ^ 1 << bit
+
+    def lose_sector(self, path: str, sector: int) -> None:
+        """No read of this sector of a file succeeds, until it is cut or replaced."""
+        self._file(path).unreadable.add(sector)
+
+    def rotten(self) -> list[str]:
+        """Files that are not all that was written."""
+        return sorted(path for path, node in self._files() if node.flipped or node.unreadable)
+
+    def restore(self) -> None:
+        """Ends all rot."""
+        for _, node in self._files():
+            node.flipped, node.unreadable = {}, set()
+
+    def durable(self) -> dict[str, bytes]:
+        """Every file that a loss of power leaves for sure, with its content."""
+        return {path: bytes(node.data) for path, node in _files_below(self._surviving_root(Loss({}, {})))}
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Replaces a file's content durably from outside, as an operator or a broken program would."""
@@ -336,6 +374,7 @@ class SimDisk:
             directory.change((name, node))
         node.data, node.synced = bytearray(data), bytearray(data)
         node.unsynced.clear()
+        node.flipped, node.unreadable = {}, set()
         self._settle(directory)
 
     def step(self, op: str, path: str, *, changes: bool = True) -> None:
@@ -456,6 +495,9 @@ class SimDisk:
                 todo += [(f"{path}/{name}", child) for name, child in node.names.items()]
         return image
 
+    def _files(self) -> "list[tuple[str, _File]]":
+        return _files_below(self._root)
+
     def _dirty(self) -> tuple[list[_File], list[_Directory]]:
         """Nodes with unsynced changes that a name, synced or not, leads to; in a fixed order."""
         seen: dict[int, _Node] = {}
@@ -491,6 +533,7 @@ class SimDisk:
             if isinstance(node, _File):
                 data = node.survivor(*loss.files.get(node.number, (0, 0)))
                 file = _File(node.number, bytearray(data), bytearray(data))
+                file.flipped, file.unreadable = node.rot_below(len(data))
                 done[node.number] = file
                 return file
             directory = _Directory(node.number)
@@ -522,7 +565,8 @@ class SimDisk:
 
     def read(self, path: str) -> bytes:
         self.step("read", path, changes=False)
-        return bytes(self._file(path).data)
+        node = self._file(path)
+        return node.read(path, 0, len(node.data), whole=self.observed)
 
     def rename(self, old: str, new: str) -> None:
         directory, old_name = self._parent(old)
@@ -671,8 +715,16 @@ def _kind(node: _Node) -> EntryKind:
     return EntryKind.FILE if isinstance(node, _File) else EntryKind.DIRECTORY
 
 
-def _flipped(data: bytes, position: int, mask: int) -> bytes:
-    return data[:position] + bytes([data[position] ^ mask]) + data[position + 1 :]
+def _files_below(root: _Directory) -> list[tuple[str, _File]]:
+    found: list[tuple[str, _File]] = []
+    todo: list[tuple[str, _Node]] = [("", root)]
+    while todo:
+        path, node = todo.pop()
+        if isinstance(node, _File):
+            found.append((path, node))
+        else:
+            todo += [(f"{path}/{name}", child) for name, child in node.names.items()]
+    return found
 
 
 def _bytes_below(node: _Node) -> int:

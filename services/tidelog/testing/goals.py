@@ -35,6 +35,7 @@ UNCLEAN_LOSS: Final = "an unclean election lost acknowledged records"
 SET_BACK: Final = "a reader was set back by an unclean election"
 SECOND_ENDED: Final = "a second process with one broker id ended and named the first"
 SECOND_WAITED: Final = "a second process waited for a first that was paused or out of reach"
+ROTTEN: Final = "a log that had rotted was made whole again"
 JUMPED: Final = "the calendar of a coordinator jumped"
 
 GOALS: Final = (
@@ -70,6 +71,7 @@ GOALS: Final = (
     SET_BACK,
     SECOND_ENDED,
     SECOND_WAITED,
+    ROTTEN,
     JUMPED,
 )
 

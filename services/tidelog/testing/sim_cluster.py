@@ -7,6 +7,7 @@ what the processes do about them is their own code.
 from collections.abc import Iterator
 
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.client.connections import ClientPorts
 from tidelog.ids import Address, TopicPartition
 from tidelog.testing.clock import SimClock
@@ -108,11 +109,16 @@ class SimCluster:
 
     def tend(self) -> None:
         """What an operator does after the faults: starts what has ended by itself, and gives a broker whose log is damaged an
-        empty disk, since it may fetch everything from the others (reliability 8.1)."""
+        empty disk, since it may fetch everything from the others (reliability 8.1). Rot heals without that,
+        but for a log that the start of the broker could not read."""
         self.start_ended()
         for node in self.brokers:
             if node.broker is not None and node.broker.manager is not None and not node.terminating:
-                if all(host.log.damage is None for host in node.broker.manager):
+                manager = node.broker.manager
+                if node is self.world.rotting:
+                    if not _unopened(manager):
+                        continue
+                elif all(host.log.damage is None for host in manager):
                     continue
                 node.kill()
                 node.replace_disk()
@@ -140,6 +146,12 @@ class SimCluster:
     def leader(self, tp: TopicPartition) -> int:
         state = stored_states(self.zookeeper.dump()).get(tp)
         return -1 if state is None else state.leader
+
+
+def _unopened(manager: ReplicaManager) -> set[TopicPartition]:
+    """Partitions whose logs could not be opened at the start."""
+    failed = {TopicPartition(each.topic, each.partition) for each in manager.failed()}
+    return failed - {host.tp for host in manager}
 
 
 def _batches_below(host: PartitionHost, end: int) -> Iterator[bytes]:

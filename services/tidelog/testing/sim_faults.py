@@ -11,6 +11,7 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tidelog.testing import goals
+from tidelog.testing.bit_rot import BitRot
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.testing.meta import SimMeta
 from tidelog.testing.net_exchange import Faults as LinkFaults
@@ -36,6 +37,7 @@ WEIGHTS: Final = {
     "restart": 2,
     "pause": 2,
     "damaged znode": 3,
+    "bit rot": 3,
     "last replica": 4,
     "second process": 6,
 }
@@ -55,6 +57,9 @@ class Faults(Breaking):
     DAMAGE_SHARE: ClassVar[float] = 0.2
     """Share of the runs in which znodes are damaged."""
 
+    ROT_SHARE: ClassVar[float] = 0.4
+    """Share of the runs in which files rot."""
+
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, cluster.world.rand)
         self._power_losses = 0
@@ -68,6 +73,9 @@ class Faults(Breaking):
         self._slow_disks = SlowDisks(cluster)
         if self._slow_disks.drawn:
             self.kinds["slow disk"] = self._slow_disks.strike
+        self.rot = BitRot(cluster, self.ROT_SHARE)
+        if self.rot.drawn:
+            self.kinds["bit rot"] = self.rot.strike
         self._mending = (self._start, self._heal_links)
 
     def _breaking(self) -> dict[str, Callable[[], bool]]:

@@ -51,6 +51,8 @@ RESETS: Final = ("earliest", "latest", "error")
 class LossFaults(Faults):
     """All kinds of faults, and losses of the last replica in sync."""
 
+    ROT_SHARE = 0.0
+
     def __init__(self, cluster: SimCluster) -> None:
         self._disks = 0
         self._busy_until = 0.0

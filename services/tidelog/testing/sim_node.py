@@ -99,6 +99,8 @@ class World:
     """Node and method of every request handler that raised what is no part of its protocol."""
     rings: list[Ring] = field(default_factory=list)
     """Protocol events of each life of a process."""
+    rotting: "SimNode | None" = None
+    """The broker whose disk rots; all brokers scrub then."""
     make_ring: Callable[[str, int, Clock], Ring] = Ring
     """Called with process, life and clock of a process that starts."""
     on_gone: "Callable[[SimNode], None]" = lambda node: None
@@ -212,7 +214,7 @@ class SimNode:
             rand=seeded(world.seed, f"{self.name}/{self.starts}"),
             coordinator_meta=self.coordinator_meta,
             recorder=self._ring(),
-            worker=SimWorker(self.disk) if self.is_broker and world.compacted else None,
+            worker=SimWorker(self.disk) if self.is_broker and (world.compacted or world.rotting) else None,
         )
         number = self.number
         if self.is_broker:

@@ -118,6 +118,8 @@ class Run:
             loop.after_step = None
             self._judged = True
             self._reports.close()
+        if isinstance(self.faults, Faults):
+            self.faults.rot.end()
         if self._older_copy is not None:
             await self._last_act(self._older_copy)
         if result.delivered < DELIVERED_MIN:
@@ -285,9 +287,16 @@ class Run:
             await asyncio.sleep(TEND_S)
             self.cluster.tend()
             vetoed = self.cluster.vetoed()
-            if self.cluster.converged(except_for=vetoed):
+            rotten = self._rotten(vetoed)
+            if not rotten and self.cluster.converged(except_for=vetoed):
                 return vetoed
-        raise Violation(f"LIVE-1 to 4: no convergence {HEAL_S:.0f} s after healing: {self.cluster.describe()}")
+        what = f"{rotten} are rotten; {self.cluster.describe()}" if rotten else self.cluster.describe()
+        raise Violation(f"LIVE-1 to 4: no convergence {HEAL_S:.0f} s after healing: {what}")
+
+    def _rotten(self, vetoed: frozenset[TopicPartition]) -> list[str]:
+        """Segments that are rotten still, but for those of partitions that rightly have no leader."""
+        unhealed = self.faults.rot.unhealed() if isinstance(self.faults, Faults) else []
+        return [path for path in unhealed if not any(f"/{tp.topic}-{tp.partition}/" in path for tp in vetoed)]
 
     def _compare_replicas(self, vetoed: frozenset[TopicPartition]) -> None:
         """X2."""

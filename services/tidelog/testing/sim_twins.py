@@ -132,7 +132,7 @@ class Twins:
 class TwinFaults(Faults):
     """All kinds of faults, and second processes."""
 
-    DAMAGE_SHARE = 0.0
+    DAMAGE_SHARE = ROT_SHARE = 0.0
     """A registration that is deleted is free for the second process, and the first ends then."""
 
     def __init__(self, cluster: SimCluster, twins: Twins) -> None:

@@ -86,11 +86,13 @@ def test_all_that_is_done_to_a_run_is_told_in_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Faults, "_drawn", lambda faults, kinds: kinds)
     monkeypatch.setattr(Faults, "DAMAGE_SHARE", 1.0)
     monkeypatch.setattr(slow_disks, "SHARE", 1.0)
+    monkeypatch.setattr(Faults, "ROT_SHARE", 1.0)
     monkeypatch.setattr(sim_faults, "PACES_S", (0.08,))
     reached: set[str] = set()
     for simulation, seed, until_s in (
         ("edges", 1, math.inf),
         ("cluster", 5, 3.0),
+        ("cluster", 3, 3.0),
         ("losses", 10, 9.0),
         ("twins", 1, math.inf),
         ("groups", 0, math.inf),
