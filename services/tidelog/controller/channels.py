@@ -129,7 +129,12 @@ class BrokerChannel:
         try:
             answer = await self._call(request)
         except TransportError as error:
-            log.debug("broker %d, %s: %s; again", self._broker.broker_id, type(request).__name__, error)
+            broker_id, order = self._broker.broker_id, type(request).__name__.removesuffix("Request")
+            if error.status == "INVALID_ARGUMENT":
+                # It will be refused again: until what it names is repaired, nothing else reaches this broker.
+                log.error("broker %d refuses %s: %s; again", broker_id, order, error)
+            else:
+                log.debug("broker %d, %s: %s; again", broker_id, order, error)
             return False
         self._tried = None
         failed: tuple[FailedReplica, ...] = ()

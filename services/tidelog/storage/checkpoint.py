@@ -133,7 +133,7 @@ class OffsetCheckpoint:
         return 0 if self._written is None else self._written.get(key, 0)
 
     def exceeds(self, key: LogKey, offset: int) -> bool:
-        """Whether more is known of a log, or may be in the file after a crash."""
+        """Answers whether more is known of a log, or may be in the file after a crash."""
         if self._written is None:
             return True
         maybe = (self._offsets, self._written, self._next or {}, self._replaced)

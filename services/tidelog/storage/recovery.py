@@ -331,7 +331,7 @@ def _known_up_to(segment: Segment, point: int) -> Scan | None:
 
 
 def history_reaches(history: EpochCache, first: int, found: Recovered) -> bool:
-    """Whether the journal tells the epochs below what was read, from `first` on."""
+    """Answers whether the journal tells the epochs below what was read, from `first` on."""
     entries = history.entries
     if not entries or entries[0].start_offset > first:
         return False

@@ -187,7 +187,7 @@ class Segment:
 
     @property
     def knows_latest_timestamp(self) -> bool:
-        """Whether `latest_timestamp` costs nothing."""
+        """True when `latest_timestamp` costs nothing."""
         return self._index is not None or self._latest is not None
 
     def _take_index(self, index: SparseIndex, in_file: bool) -> SparseIndex:

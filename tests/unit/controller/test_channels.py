@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from helpers.requirements import requirement
 from tidelog.controller.channels import BrokerChannel
 from tidelog.controller.events import BrokerAnswered, FailedReplica
@@ -254,3 +256,19 @@ async def test_numbers_of_another_sender_hold_up_no_controller() -> None:
     await SimClock().sleep(1.0)
     assert delivered == ["roles"]
     assert bench.wire.sequences == [1, 2 + SEQUENCE_JUMP_MAX]
+
+
+async def test_an_order_that_a_broker_cannot_take_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(lambda _: TransportError("INVALID_ARGUMENT", "INVALID_REQUEST: partition is -1"))
+    bench.channel.send(roles(partition("t", 0)))
+    bench.start()
+    await SimClock().sleep(5.0)
+    assert "broker 1 refuses LeaderAndIsr: INVALID_ARGUMENT: INVALID_REQUEST: partition is -1" in caplog.text
+
+
+async def test_a_broker_that_is_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(failing_first(3))
+    bench.channel.send(roles(partition("t", 0)))
+    bench.start()
+    await SimClock().sleep(5.0)
+    assert "refuses" not in caplog.text
