@@ -1,7 +1,11 @@
 """A client of gRPC that asks and does not read: it speaks HTTP/2 itself, and opens no window for answers."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
+
+from tidelog.ids import Address
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADERS, _SETTINGS, _PING, _DATA = 1, 4, 6, 0
@@ -21,10 +25,18 @@ class SlowReader:
         """Frames that ended a stream, by its number."""
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> "SlowReader":
-        reader, writer = await asyncio.open_connection(host, port)
+    @asynccontextmanager
+    async def connected(cls, address: Address) -> AsyncIterator["SlowReader"]:
+        """Is connected, and answers pings, until the end of the context."""
+        reader, writer = await asyncio.open_connection(*address)
         writer.write(_PREFACE + _frame(_SETTINGS, 0, 0, _INITIAL_WINDOW_SIZE.to_bytes(2) + (0).to_bytes(4)))
-        return cls(reader, writer)
+        self = cls(reader, writer)
+        pings = asyncio.ensure_future(self._answer_pings())
+        try:
+            yield self
+        finally:
+            self.close()
+            await pings
 
     def ask(self, path: str, request: bytes) -> int:
         """Sends a request, and returns the number of its stream."""
@@ -42,7 +54,7 @@ class SlowReader:
         self._writer.write(_frame(_DATA, _END_STREAM, stream, b"\0" + len(request).to_bytes(4) + request))
         return stream
 
-    async def answer_pings(self) -> None:
+    async def _answer_pings(self) -> None:
         """Runs until the server closes the connection."""
         try:
             while True:

@@ -1,8 +1,6 @@
 """Readers of real brokers that ask for everything and read nothing: memory stays within its limit, and others are served."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 import psutil
 import pytest
@@ -24,17 +22,6 @@ BATCHES, BATCH_BYTES = 60, 1_000_000
 READERS, ASKED = 8, 40
 
 
-@asynccontextmanager
-async def slow_reader(bed: Bed) -> AsyncIterator[SlowReader]:
-    reader = await SlowReader.connect(*bed.address(bed.leader))
-    pings = asyncio.ensure_future(reader.answer_pings())
-    try:
-        yield reader
-    finally:
-        reader.close()
-        await pings
-
-
 @requirement("A broker at its limits refuses requests and loses nothing")
 async def test_readers_that_do_not_read_take_a_limited_memory(bed: Bed) -> None:
     process = psutil.Process(bed.pids()[broker_name(bed.leader)])
@@ -48,7 +35,7 @@ async def test_readers_that_do_not_read_take_a_limited_memory(bed: Bed) -> None:
         before = process.memory_info().rss
         greedy = bed.fetch(max_bytes=50 << 20, part_max_bytes=50 << 20)
         for _ in range(READERS):
-            reader = await stack.enter_async_context(slow_reader(bed))
+            reader = await stack.enter_async_context(SlowReader.connected(bed.address(bed.leader)))
             for _ in range(ASKED):
                 reader.ask(s.REPLICA_SERVICE_FETCH.path, encode(greedy))
         (got,) = (await channel.call(s.REPLICA_SERVICE_FETCH, bed.fetch(), TIMEOUT_S)).results

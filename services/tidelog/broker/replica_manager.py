@@ -647,7 +647,7 @@ class ReplicaManager:
                 _log.error("checkpoint failed: %s", error)
 
     async def checkpoint(self, *, durable: bool = False) -> None:
-        """All high watermarks in one file (HL6.07); entries of partitions not opened yet are carried over (HOLE-08).
+        """All high watermarks in one file; entries of partitions not opened yet are carried over.
 
         A `durable` one survives a loss of power at once, others with the next one.
         """

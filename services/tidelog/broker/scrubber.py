@@ -1,4 +1,4 @@
-"""Reads again from time to time what is durable of every log, slowly, and reports what has rotted (reliability 8.1, row 32).
+"""Reads again from time to time what is durable of every log, slowly, and reports what has rotted.
 
 A worker process reads; what becomes of a rotten log is decided in `rot`.
 """

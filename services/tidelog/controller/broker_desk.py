@@ -1,4 +1,4 @@
-"""Brokers that get their share, and brokers that are drained (HL3.02, F-10): from the request over a plan to moves.
+"""Brokers that get their share, and brokers that are drained: from the request over a plan to moves.
 
 Both leave the load even: those that stay share what there is (`planner.rebalance`), also what a drained broker never held.
 

@@ -184,7 +184,7 @@ def _owner(batch: Sequence[tuple[WriteGroup, list[Op]]], index: int) -> int:
 
 async def read_snapshot(meta: Meta) -> Snapshot:
     """Everything a new controller must know, after a sync. BadZnode: it must not act, for brokers would delete what it
-    cannot read (HOLE-10). Settings that cannot be read are left out, and said to be (`Snapshot.unread`)."""
+    cannot read. Settings that cannot be read are left out, and said to be (`Snapshot.unread`)."""
     await meta.sync(znodes.TOPICS)
     names = _valid(await meta.children(znodes.TOPICS))
     deletions = await meta.children(znodes.DELETE_TOPICS)

@@ -524,7 +524,7 @@ class Members:
 
     def paused(self, seconds: float) -> None:
         """Everybody may have answered meanwhile: each gets the time that the pause took, and has at least as much left, in which
-        what came in it is read (COORD-8, FIND-7).
+        what came in it is read.
 
         That once after each of its messages: on a starved machine pauses come faster than sessions end, and the dead would stay
         for ever. Pings that are due go out at once: the leases of those who live ran on during the pause.

@@ -109,7 +109,7 @@ class SimCluster:
 
     def tend(self) -> None:
         """What an operator does after the faults: starts what has ended by itself, and gives a broker whose log is damaged an
-        empty disk, since it may fetch everything from the others (reliability 8.1). Rot heals without that,
+        empty disk, since it may fetch everything from the others. Rot heals without that,
         but for a log that the start of the broker could not read."""
         self.start_ended()
         for node in self.brokers:

@@ -638,16 +638,6 @@ class SlowBench:
         assert self.net.responses is not None
         return self.net.responses
 
-    @contextlib.asynccontextmanager
-    async def reader(self) -> AsyncIterator[SlowReader]:
-        reader = await SlowReader.connect(*self.server.address)
-        pings = asyncio.ensure_future(reader.answer_pings())
-        try:
-            yield reader
-        finally:
-            reader.close()
-            await pings
-
 
 FETCH = m.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1)
 FETCH_PATH = REPLICA_SERVICE_FETCH.path
@@ -655,7 +645,10 @@ FETCH_PATH = REPLICA_SERVICE_FETCH.path
 
 async def test_what_a_slow_reader_asks_for_has_a_limit() -> None:
     each = 8 << 20
-    async with SlowBench.make(connection_responses_bytes=each) as bench, bench.reader() as reader:
+    async with (
+        SlowBench.make(connection_responses_bytes=each) as bench,
+        SlowReader.connected(bench.server.address) as reader,
+    ):
         for _ in range(100):
             reader.ask(FETCH_PATH, encode(FETCH))
         await eventually(lambda: len(bench.sizes) > 2)
@@ -673,7 +666,10 @@ async def test_what_a_slow_reader_asks_for_has_a_limit() -> None:
 
 async def test_streams_of_a_slow_reader_have_the_same_limit() -> None:
     each = 8 << 20
-    async with SlowBench.make(connection_responses_bytes=each) as bench, bench.reader() as reader:
+    async with (
+        SlowBench.make(connection_responses_bytes=each) as bench,
+        SlowReader.connected(bench.server.address) as reader,
+    ):
         streams = [reader.ask(REPLICA_SERVICE_REPLICA_FETCH.path, b"") for _ in range(10)]
         await eventually(lambda: len(reader.ended) == len(streams) - 3)
         assert each - (4 << 20) <= bench.budget.bytes <= each
@@ -687,7 +683,7 @@ async def test_readers_that_do_not_read_lose_their_connections(monkeypatch: pyte
         SlowBench.make(responses_bytes=whole, connection_responses_bytes=whole) as bench,
         AsyncExitStack() as stack,
     ):
-        readers = [await stack.enter_async_context(bench.reader()) for _ in range(8)]
+        readers = [await stack.enter_async_context(SlowReader.connected(bench.server.address)) for _ in range(8)]
         for reader in readers:
             for _ in range(20):
                 reader.ask(FETCH_PATH, encode(FETCH))
