@@ -10,10 +10,10 @@ from typing import Final
 from tidelog.errors import ErrorCode, TidelogError
 
 PLACES: Final = 250_000
-"""Fetches that wait take them, each as many as it names partitions, and PLACES_OF_FETCH more. A partition that is waited for
-takes about 400 bytes."""
+"""Places for waiting fetches. A fetch takes one for each partition that it names, and PLACES_OF_FETCH more. A place stands for
+about 400 bytes."""
 PLACES_OF_CALLER: Final = 25_000
-"""Two of the largest fetches, or some hundred small ones, wait on one connection."""
+"""Places for the fetches of one connection: two of the largest, or about a thousand small ones."""
 PLACES_OF_FETCH: Final = 25
 _APPENDS_MAX: Final = 1_000
 """Appends that are counted one by one until they are committed."""

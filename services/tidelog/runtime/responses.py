@@ -17,7 +17,7 @@ COPIES: Final = 2
 CALL_BYTES: Final = 8 << 10
 """A call takes so much beside its response."""
 LEAST_BYTES: Final = (1 << 20) + SLACK_BYTES
-"""A response that could have no more waits for room: a batch of the default size fits."""
+"""A response waits until it can have so much: a batch of the default size fits."""
 _LEAST_COST: Final = COPIES * LEAST_BYTES + CALL_BYTES
 SLOW_S: Final = 10.0
 """A connection that has not taken a response for so long is closed if others wait for the room."""
@@ -123,7 +123,7 @@ class ResponseBudget:
         self._connections[peer].since = OrderedDict.fromkeys(self._connections[peer].since, self._now())
         if self._cut(peer):
             log.warning(
-                "the connection of %s is closed: it has not read %d bytes of responses for %d s, and others wait for the room",
+                "the connection of %s is closed: it holds %d bytes of responses that it has not read for %d s, and others wait",
                 peer,
                 size_bytes,
                 SLOW_S,

@@ -82,8 +82,8 @@ def server_options(limits: Limits) -> ChannelOptions:
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.max_concurrent_streams", 10_000),
-        # Idle ones must not take the descriptors that logs and other processes need; nor those that never say a word, which
-        # otherwise have two minutes.
+        # Idle connections must not take the descriptors that logs need. One that sends nothing is closed after 10 s; gRPC's
+        # default is two minutes.
         ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.server_handshake_timeout_ms", 10_000),
         # With it a second process listens at the same port, unnoticed, and gets every other connection.
