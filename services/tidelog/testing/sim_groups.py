@@ -88,7 +88,7 @@ class GroupRun(Run):
         done = sum(self.watch.checker.stage(group, tp)[2] for group in GROUPS for tp in self._partitions)
         observer = cluster.observer
         acked = cluster.checker.acked_count
-        return Result(acked, 0, cluster.delivered, self.faults.count, observer.reached, 0, done)
+        return Result(acked, 0, cluster.delivered, self.faults.count, observer.reached, len(cluster.vetoed()), done)
 
     async def _grow(self) -> None:
         """A topic gets a partition, which the groups find by themselves."""
@@ -158,8 +158,11 @@ class GroupRun(Run):
             await asyncio.sleep(0.5)
 
     def _missing(self) -> str:
-        """What keeps a group from being done."""
-        tps = sorted(tp for tp in stored_states(self.cluster.zookeeper.dump()) if tp.topic != RENEWED)
+        """What keeps a group from being done; partitions that rightly have no leader do not."""
+        vetoed = self.cluster.vetoed()
+        tps = sorted(
+            tp for tp in stored_states(self.cluster.zookeeper.dump()) if tp.topic != RENEWED and tp not in vetoed
+        )
         for group, nodes in self.agents.items():
             node = self.cluster.zookeeper.find(znodes.group_path(group))
             if node is None:
@@ -173,7 +176,8 @@ class GroupRun(Run):
                 if owner not in members or not committed == done == end:
                     return f"{group} {tp} of {owner or 'nobody'} is committed to {committed}, done to {done} of {end}"
             topic_id, acked = self._life
-            if topic_id == self._topic_id() and (left := acked - self.watch.read[group]):
+            is_led = not any(tp.topic == RENEWED for tp in vetoed)
+            if is_led and topic_id == self._topic_id() and (left := acked - self.watch.read[group]):
                 return f"{group} has not processed {len(left)} of {len(acked)} records of {RENEWED}, like {min(left)!r}"
         return ""
 
