@@ -7,7 +7,8 @@ It breaks promises that hold otherwise: what was acknowledged after the copy may
   for it alone. A partition need not be led if a member of its in-sync set has moved away since, and its log is deleted.
 * A broker that has registered after the copy, or written its witness, notices that it is older.
 * Every record that was acknowledged before the copy is read, where the partition is led again. Excepted are partitions with a
-  member in sync that has moved away since, if its broker does not notice the older copy: that member may lead with an empty log.
+  member in sync that has moved away since, if its broker does not notice the older copy before it is told to lead: that member
+  may lead with an empty log. A broker looks when it registers. One that runs on may have a session that the copy knows, too.
 """
 
 import asyncio
@@ -69,9 +70,9 @@ class OlderCopy(Breaking):
         behind = self._behind(copy)
         knowing = [node for node in cluster.brokers if self._waits or _broker_epoch(node) > copy.zxid]
         bare = self._bare(copy)
-        knowing_ids = {node.number for node in knowing}
-        promised = {tp: records for tp, records in self._acked.items() if knowing_ids.issuperset(bare.get(tp, ()))}
-        await self._return_to(copy)
+        restarted = await self._return_to(copy)
+        early = {node.number for node in knowing} if restarted else set()
+        promised = {tp: records for tp, records in self._acked.items() if early.issuperset(bare.get(tp, ()))}
         await self._until_led(frozenset(behind | bare.keys()), limit_s)
         self._check_logs(before, self._moved(copy))
         for node in knowing:
@@ -119,9 +120,9 @@ class OlderCopy(Breaking):
         self._cluster.observer.reached[goals.MOVED_AWAY] += len(found)
         return found
 
-    async def _return_to(self, copy: Copy) -> None:
-        """All hosts stop with ZooKeeper's servers. Or only those stop, and an operator restarts all processes later: a client
-        that has seen a later state finds no server."""
+    async def _return_to(self, copy: Copy) -> bool:
+        """All hosts stop with ZooKeeper's servers: True. Or only those stop, and an operator restarts all processes later: a
+        client that has seen a later state finds no server."""
         zookeeper, nodes = self._cluster.zookeeper, self._shuffled(list(self._cluster.nodes.values()))
         alone = self._maybe()
         if not alone:
@@ -139,6 +140,7 @@ class OlderCopy(Breaking):
             at += self._between(0.0, 1.0)
             self._later(at, partial(self._start_one, node))
         await asyncio.sleep(at)
+        return not alone
 
     def _kill(self, node: SimNode) -> None:
         if not node.dead:
