@@ -440,6 +440,13 @@ def log_is_opened_as_it_is(code: Code) -> None:
     code.replace(revival, "REOPENS", 1 << 30)
 
 
+@MUTANTS.mutant("UNOPENED-FOR-EVER", ByTest(f"{_REVIVAL}test_a_log_that_no_start_can_read_is_fetched_again"))
+@around(ReplicaManager, "_last_told")
+def log_that_no_start_can_read_waits(original: Any, self: Any, tp: Any, host: Any) -> Any:
+    """A broker forgets what it is told of logs that its start could not read."""
+    return None if host is None else original(self, tp, host)
+
+
 @MUTANTS.mutant("UNREAD-MARKS", ByTest(f"{_STORE}test_a_small_file_that_cannot_be_read_ends_no_start"))
 @around(checkpoint, "read_lines")
 def small_file_must_be_readable(original: Any, disk: Any, path: str) -> Any:

@@ -31,7 +31,6 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import Damage
 from tidelog.storage.strays import Stray, Strays
 from tidelog.storage.trouble import Trouble
-from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
 _log = logging.getLogger(__name__)
@@ -89,6 +88,8 @@ class ReplicaManager:
         """Log starts that the next checkpoint makes durable."""
         self._rebuilding: dict[TopicPartition, Decision] = {}
         """Copies that lack records for which they may be counted, until they have fetched them; with their last orders."""
+        self._told_unopened: dict[TopicPartition, Decision] = {}
+        """Last orders for logs that could not be opened."""
 
     def connect(self, fetchers: Fetchers, control_plane: ControlPlane, flushes: Flushes) -> None:
         """Closes the circle of construction: these need the manager, and it needs them."""
@@ -194,7 +195,7 @@ class ReplicaManager:
             self._remove(host, keep=True)
             host = None
         if host is None:
-            host = self._open(tp, state.topic_id, decision.config)
+            host = self._open(tp, decision)
             if host.offline is None and self._lacks_all(host, state):
                 self._rebuilding[tp] = decision
         if host.offline is not None:
@@ -269,17 +270,23 @@ class ReplicaManager:
                 ErrorCode.KAFKA_STORAGE_ERROR,
             )
 
-    def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
+    def _open(self, tp: TopicPartition, decision: Decision) -> PartitionHost:
         assert self._context is not None
+        topic_id = decision.state.topic_id
         if self._logs.stored_topic_id(tp) not in (None, topic_id):
             self._set_aside(tp)
-        log = self._logs.create(tp, topic_id)
+        try:
+            log = self._logs.create(tp, topic_id)
+        except TidelogError:
+            self._told_unopened[tp] = decision
+            raise
+        self._told_unopened.pop(tp, None)
         replica = PartitionReplica(
             self._settings.broker_id, log.log_end_offset, log.recorded_high_watermark, self._settings.lag_max_s
         )
         if (former := self._former.pop(tp, None)) is not None and former[0] == topic_id:
             replica.remember_epochs(former[1])
-        host = self._hosts[tp] = PartitionHost(tp, topic_id, config, log, replica, self._context)
+        host = self._hosts[tp] = PartitionHost(tp, topic_id, decision.config, log, replica, self._context)
         if log.failure is not None:
             host.take_offline(TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR))
         if self._hands_over:
@@ -323,6 +330,7 @@ class ReplicaManager:
     def _delete_log(self, tp: TopicPartition) -> ErrorCode:
         """A bad folder must not keep the partitions beside it from their orders."""
         self._former.pop(tp, None)
+        self._told_unopened.pop(tp, None)
         try:
             self._logs.delete(tp)
         except TidelogError as error:
@@ -342,6 +350,7 @@ class ReplicaManager:
 
     def _set_aside(self, tp: TopicPartition, high_watermark: int = 0) -> ErrorCode:
         """Closes a log whose topic may not be deleted; the records stay."""
+        self._told_unopened.pop(tp, None)
         try:
             stray = self._logs.set_aside(tp, high_watermark)
         except TidelogError as error:
@@ -467,13 +476,17 @@ class ReplicaManager:
         assert self._context is not None
         if self._hosts.get(tp) is not host or (host is None and tp not in self._logs.failed):
             return Step.WAIT  # it is gone, or another one by now
-        if host is None:
-            return next_step(Trouble.IO, self._settings.broker_id, None, self._room_bytes(), wanted_bytes)
-        if host.offline is None or self._context.flushes.busy(host):
+        if host is not None and (host.offline is None or self._context.flushes.busy(host)):
             return Step.WAIT
-        told = None if host.told_offline is None else host.told_offline.state
-        trouble = host.log.trouble or Trouble.IO
-        return next_step(trouble, self._settings.broker_id, told, self._room_bytes(), wanted_bytes, attempts)
+        told = self._last_told(tp, host)
+        state = None if told is None else told.state
+        trouble = None if host is None else host.log.trouble
+        return next_step(
+            trouble or Trouble.IO, self._settings.broker_id, state, self._room_bytes(), wanted_bytes, attempts
+        )
+
+    def _last_told(self, tp: TopicPartition, host: PartitionHost | None) -> Decision | None:
+        return self._told_unopened.get(tp) if host is None else host.told_offline
 
     async def _revive(
         self, tp: TopicPartition, host: PartitionHost | None, next_step_now: Callable[[], Step], step: Step
@@ -485,10 +498,12 @@ class ReplicaManager:
         be admitted: it goes on counting as failed, does what it was told last, and holds what its leader has committed
         before any controller believes that it works. One that has just been elected believes it of nobody unheard.
         """
-        if host is not None and step is Step.DISCARD and host.told_offline is not None:
-            self._rebuilding[tp] = host.told_offline
+        if step is Step.DISCARD and (told := self._last_told(tp, host)) is not None:
+            self._rebuilding[tp] = told
         try:
-            if not await self._reopen(tp, host, next_step_now, step):
+            if host is None and step is Step.DISCARD:
+                self._logs.delete(tp)  # no attempt could read it, so it cannot be cut
+            elif not await self._reopen(tp, host, next_step_now, step):
                 return
         except (OSError, TidelogError) as error:
             _log.warning("%s stays offline: %s", tp, error)

@@ -336,6 +336,29 @@ async def test_a_copy_that_no_attempt_can_read_is_fetched_again(bench: BrokerBen
     assert bench.host.offline is None and bench.host.log.log_end_offset == 0
 
 
+@requirement("A flipped bit is never served or replicated")
+async def test_a_log_that_no_start_can_read_is_fetched_again() -> None:
+    async with lone_leader() as before:
+        await before.send(batch(b"a"), acks=1)
+        before.logs.checkpoint(before.manager.high_watermarks())
+    before.disk.crash(Crash.PROCESS)
+    before.disk.fail("pread", errno.EIO, path=before.host.log.segments[0].path, times=1_000_000)
+    bench = BrokerBench(before.disk, clock=SimClock())
+    assert EVENTS in bench.logs.failed
+    revivals = asyncio.create_task(bench.manager.run_revivals(WANTED_BYTES))
+    assert tell(bench, told(isr=(1, 2), offline=())) is ErrorCode.KAFKA_STORAGE_ERROR
+    await asyncio.sleep(30.0)
+    assert EVENTS in bench.logs.failed, "a copy that counts stays as it is"
+    assert tell(bench, told()) is ErrorCode.KAFKA_STORAGE_ERROR
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is None and bench.host.log.log_end_offset == 0
+    assert names(bench.manager.failed()) == ["events"], "it holds nothing of what its leader has committed"
+    answered(bench, b"a", high_watermark=1)
+    await asyncio.sleep(5.0)
+    assert names(bench.manager.failed()) == []
+    revivals.cancel()
+
+
 async def rotten(bench: BrokerBench) -> None:
     """Three records, of which the second rots and takes the copy offline."""
     bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=ALONE)
