@@ -13,7 +13,7 @@ import pytest
 from helpers.requirements import requirement
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.runtime.os_disk import OsDisk, os_disk
-from tidelog.testing.disk import Crash, PowerCut, SimDisk
+from tidelog.testing.disk import SECTOR_BYTES, Crash, PowerCut, SimDisk
 
 
 @pytest.fixture(params=["os", "sim"])
@@ -278,6 +278,36 @@ def test_flipped_bit_survives() -> None:
     disk.flip_bit("/a", 4, bit=5)
     assert disk.read("/a") == b"accdEf"
     assert b"accdEf" in {other.read("/a") for other in _all_after(disk)}
+
+
+def test_no_read_of_an_unreadable_sector_succeeds() -> None:
+    disk = sim(b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES, synced=2)
+    disk.lose_sector("/a", 1)
+    file = disk.open("/a")
+    assert file.pread(SECTOR_BYTES, 0) == b"a" * SECTOR_BYTES
+    for size_bytes, position in [(1, SECTOR_BYTES), (2, SECTOR_BYTES - 1), (2 * SECTOR_BYTES, 0)]:
+        with pytest.raises(OSError) as raised:
+            file.pread(size_bytes, position)
+        assert raised.value.errno == errno.EIO
+    assert disk.rotten() == ["/a"]
+    disk.crash(Crash.DROP_UNSYNCED)
+    with pytest.raises(OSError):
+        disk.read("/a")
+
+
+@pytest.mark.parametrize("cure", ["cut", "overwritten", "restored"])
+def test_what_is_cut_or_replaced_is_not_rotten(cure: str) -> None:
+    disk = sim(b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES)
+    disk.lose_sector("/a", 1)
+    disk.flip_bit("/a", SECTOR_BYTES + 3)
+    match cure:
+        case "cut":
+            disk.open("/a").truncate(SECTOR_BYTES)
+        case "overwritten":
+            disk.overwrite("/a", b"a" * SECTOR_BYTES)
+        case _:
+            disk.restore()
+    assert disk.rotten() == [] and disk.read("/a")[:SECTOR_BYTES] == b"a" * SECTOR_BYTES
 
 
 def test_power_cut_stops_at_a_call() -> None:
