@@ -18,6 +18,7 @@ from tidelog.storage.data_dir import DataDir
 from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import Handles
 from tidelog.storage.index_cache import IndexCache
+from tidelog.storage.log_marks import LogMarks
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.offset_index import SparseIndex
 from tidelog.storage.partition_log import PartitionLog
@@ -196,7 +197,7 @@ def unknown_space_ends_revivals(_: Any, self: Any) -> int:
 
 
 @MUTANTS.mutant("MARKS-OF-DELETED", ByTest(f"{_STORE}test_a_log_made_anew_has_no_marks_of_a_deleted_one"))
-@around(LogStore, "_lower_marks_of_deleted")
+@around(LogMarks, "lower_those_of_deleted")
 def marks_of_deleted_log_stay(_: Any, _self: Any, _key: Any) -> None:
     """A log that is made anew leaves the marks of a deleted one on disk until the next checkpoint."""
 
@@ -295,15 +296,15 @@ def cuts_are_not_foreseen(_: Any, _self: Any, _chunk: Any) -> dict[Any, Any]:
 
 
 @MUTANTS.mutant("MARKS-OF-A-CUT", ByTest(f"{_CUTS}test_no_checkpoint_moves_marks_of_a_cut_under_way"))
-@around(LogStore, "_mark")
+@around(LogMarks, "take")
 def marks_of_a_cut_move(original: Any, self: Any, log: Any) -> None:
     """A checkpoint says of a log that begins anew what no crash has left yet."""
     original(self, log)
-    self._recovery_points.update({log.key: log.recovery_point})
+    self.recovery_points.update({log.key: log.recovery_point})
 
 
 @MUTANTS.mutant("MARKS-RISE-AGAIN", ByTest(f"{_CUTS}test_many_cuts_share_their_checkpoints"))
-@around(LogStore, "_mark")
+@around(LogMarks, "take")
 def marks_rise_again(original: Any, self: Any, log: Any) -> None:
     """The checkpoint before a cut writes the marks as they are."""
     ceilings, self._ceilings = self._ceilings, {}
@@ -327,7 +328,7 @@ def start_is_recorded_at_once(original: Any, self: Any, offset: int, committed: 
 
 
 @MUTANTS.mutant("EVERY-MARK", ByTest(f"{_MANAGER}test_a_checkpoint_of_idle_partitions_looks_at_each_once"))
-@around(LogStore, "_mark")
+@around(LogMarks, "take")
 def every_mark_is_new(original: Any, self: Any, log: Any) -> None:
     """A checkpoint takes the marks of each log as new."""
     log.marked = None

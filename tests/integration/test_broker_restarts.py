@@ -20,7 +20,7 @@ from tidelog.ids import NO_LEADER
 from tidelog.runtime.os_disk import OsDisk
 from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, read_lines, write_lines
 from tidelog.storage.data_dir import LIFE_FILE
-from tidelog.storage.log_store import HIGH_WATERMARKS_FILE
+from tidelog.storage.log_marks import HIGH_WATERMARKS_FILE
 from tidelog.wire.batch import HEADER_BYTES, iter_batches
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

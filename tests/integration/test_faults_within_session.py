@@ -9,7 +9,7 @@ from helpers.requirements import requirement
 from helpers.scene import Scene, state_of, under_load
 from tidelog.cluster.api import CONTROLLER, State
 from tidelog.cluster.local import LocalCluster
-from tidelog.storage.log_store import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE
+from tidelog.storage.log_marks import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

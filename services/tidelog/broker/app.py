@@ -202,7 +202,7 @@ class Broker:
             )
             cleaner = LogCleaner(
                 *(cleaner_settings, ports.worker, ports.clock, ports.disk),
-                *(manager, logs.cleaner_offsets, self._metrics.cleaner, rotten.found),
+                *(manager, logs.marks.cleaner_offsets, self._metrics.cleaner, rotten.found),
                 all_in_sync=self.metadata.all_in_sync,
             )
             self._spawn("compaction", cleaner.run())

@@ -38,11 +38,11 @@ class Cuts:
     async def lowered(self, ends: Mapping[LogKey, int]) -> AsyncIterator[None]:
         """The marks on disk are not above these ends of logs, if that can be."""
         try:
-            if self._logs.expect_cuts(ends):
+            if self._logs.marks.expect_cuts(ends):
                 await self._try_checkpoint()
             yield
         finally:
-            self._logs.cuts_made(ends)
+            self._logs.marks.cuts_made(ends)
 
     async def _settle(self, hosts: list[PartitionHost]) -> None:
         cut = [(host, host.log, host.log.cuts) for host in hosts]

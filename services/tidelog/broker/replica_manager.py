@@ -570,7 +570,7 @@ class ReplicaManager:
         return self._logs.logs
 
     def recorded_end(self, log: PartitionLog) -> int:
-        return self._logs.recorded_end(log)
+        return self._logs.marks.end(log)
 
     def end_of(self, asked: m.ReplicaEndsPartition) -> m.ReplicaEnd:
         """The end of a log, also of one that no order has named yet."""
@@ -678,7 +678,7 @@ class ReplicaManager:
                     host.take_offline(reason)
             if durable:
                 await self._disk.in_background(self._logs.sync_names)
-                self._logs.names_synced()
+                self._logs.marks.names_synced()
 
     def durable_start(self, host: PartitionHost) -> int:
         """The log begins there or later after the end of this process."""

@@ -11,13 +11,14 @@ from tidelog.names import validate_topic_name
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.ports.rand import Rand
 from tidelog.storage import epoch_journal, strays, topic_marker, unmarked
-from tidelog.storage.checkpoint import OFFSET_MAX, LogKey, OffsetCheckpoint, number
+from tidelog.storage.checkpoint import LogKey, number
 from tidelog.storage.checkpoint_run import NEXT_SUFFIX, Checkpoint
 from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
 from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import OPEN_FILES_MAX, Handles
 from tidelog.storage.index_cache import IndexCache
 from tidelog.storage.log_context import LogConfig, LogContext
+from tidelog.storage.log_marks import LOG_STARTS_FILE, MARK_FILES, LogMarks
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
@@ -28,22 +29,7 @@ from tidelog.storage.strays import DELETE_SUFFIX, STRAY_SUFFIX, Stray, Strays
 from tidelog.storage.tail import TailBudget
 from tidelog.storage.trouble import Trouble, no_space
 
-HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
-RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
-LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
-CLEANER_OFFSETS_FILE: Final = "cleaner-offset-checkpoint"
-DROPPED_FILE: Final = "dropped-tombstone-checkpoint"
-_KNOWN_FILES: Final = {
-    *OWN_FILES,
-    *PAST_FILES,
-    HIGH_WATERMARKS_FILE,
-    RECOVERY_POINTS_FILE,
-    LOG_STARTS_FILE,
-    CLEANER_OFFSETS_FILE,
-    DROPPED_FILE,
-    epoch_journal.FILE_NAME,
-    RESERVE_FILE,
-}
+_KNOWN_FILES: Final = {*OWN_FILES, *PAST_FILES, *MARK_FILES, epoch_journal.FILE_NAME, RESERVE_FILE}
 
 
 class FailedLog(NamedTuple):
@@ -68,18 +54,9 @@ class LogStore:
         self._disk = disk
         self._root = root
         self._data_dir = data_dir
-        self._high_watermarks = OffsetCheckpoint(disk, f"{root}/{HIGH_WATERMARKS_FILE}")
-        self._recovery_points = OffsetCheckpoint(disk, f"{root}/{RECOVERY_POINTS_FILE}")
-        self._log_starts = OffsetCheckpoint(disk, f"{root}/{LOG_STARTS_FILE}")
-        self.cleaner_offsets = OffsetCheckpoint(disk, f"{root}/{CLEANER_OFFSETS_FILE}")
-        self._dropped = OffsetCheckpoint(disk, f"{root}/{DROPPED_FILE}")
-        self._dropped_is_lost = not self._dropped.complete and (self._dropped.found or self.cleaner_offsets.found)
-        self._marks = (
-            *(self._high_watermarks, self._recovery_points, self._log_starts),
-            *(self.cleaner_offsets, self._dropped),
-        )
-        self._journal = EpochJournal(disk, root)
         self._reserve = Reserve(disk, root, config.reserve_bytes)
+        self.marks = LogMarks(disk, root, self._reserve, self._changed)
+        self._journal = EpochJournal(disk, root)
         self.past = StorePast(disk, root, self._reserve)
         self._files = Handles(disk, open_files_max)
         self.strays = Strays(disk, root)
@@ -92,9 +69,6 @@ class LogStore:
         self._set_aside: list[str] = []
         """Files of segments that are below the starts of their logs."""
         self._known: set[LogKey] = set()
-        self._lowerings = 0
-        self._ceilings: dict[LogKey, int] = {}
-        """Ends of logs that are about to be cut: until then no checkpoint says more of them."""
         self._reopening: set[TopicPartition] = set()
         """Logs in whose folder a thread is at work."""
         self._lost = False
@@ -156,10 +130,10 @@ class LogStore:
         directory = self._data_dir
         self._record("that it has begun", directory.begin_life)
         directory.forget_clean_stop()
-        problems = [read.problem for read in (*self._marks, self._journal)]
+        problems = [read.problem for read in (*self.marks.files, self._journal)]
         self.notes += directory.problems + [problem for problem in problems if problem]
-        if self._dropped_is_lost:
-            self.notes.append(f"{self._dropped.path} is lost; any tombstone of any log may have been dropped")
+        if self.marks.dropped_is_lost:
+            self.notes.append(f"{self.marks.dropped.path} is lost; any tombstone of any log may have been dropped")
 
     def _load_folder(self, name: str) -> None:
         folder = f"{self._root}/{name}"
@@ -188,39 +162,35 @@ class LogStore:
         topic_id = topic_marker.topic_id_in(self._disk, folder)
         if topic_id is not None:
             return topic_id
-        found = unmarked.settle(self._disk, tp, folder, self._recovery_points, power_lost=self._data_dir.power_lost)
+        found = unmarked.settle(
+            self._disk, tp, folder, self.marks.recovery_points, power_lost=self._data_dir.power_lost
+        )
         self.notes += found.notes
         return found.topic_id
 
     def _refuse(self, tp: TopicPartition, reason: str) -> None:
         """A log whose marker cannot be read is of the topic that the checkpoints name, and keeps their marks."""
-        known = {
-            key for each in (*self._marks, self._journal) for key in each.logs() if (key.topic, key.partition) == tp
-        }
+        known = {key for key in self._recorded() if (key.topic, key.partition) == tp}
         self._known |= known
         self.failed[tp] = FailedLog(reason, max(known).topic_id if known else b"")
         self._lost = True
         self.notes.append(reason)
 
     def _load_stray(self, name: str) -> None:
-        marked = [key for marks in self._marks for key in marks.logs()]
-        self._known |= self.strays.load(name, marked, power_lost=self._data_dir.power_lost)
+        self._known |= self.strays.load(name, sorted(self.marks.logs()), power_lost=self._data_dir.power_lost)
         self.notes.append(f"{self._root}/{name} was set aside; it is kept for now")
 
     def _open_log(self, key: LogKey, *, clean: bool, power_lost: bool) -> PartitionLog | None:
         tp = TopicPartition(key.topic, key.partition)
         self._known.add(key)
-        if self._dropped_is_lost:
-            # 0 would let a follower keep what a dropped tombstone has deleted. A leader's mark ends where its log does.
-            self._dropped.update({key: OFFSET_MAX})
         opening = Opening(
             clean=clean,
             power_lost=power_lost,
-            recovery_point=self._recovery_points.get(key),
-            high_watermark=self._high_watermarks.get(key),
-            log_start=self._log_starts.get(key),
-            start_is_known=self._log_starts.complete,
-            dropped_to=self._dropped.get(key),
+            recovery_point=self.marks.recovery_points.get(key),
+            high_watermark=self.marks.high_watermarks.get(key),
+            log_start=self.marks.starts.get(key),
+            start_is_known=self.marks.starts.complete,
+            dropped_to=self.marks.dropped_before(key),
             epochs_complete=self._journal.problem is None,
             marked=self._data_dir.marked,
         )
@@ -232,9 +202,9 @@ class LogStore:
             self.notes.append(error.message)
             return None
         self._logs[tp] = log
-        if self._dropped_is_lost:
+        if self.marks.dropped_is_lost:
             log.dropped_to = log.log_end_offset
-            self._dropped.update({key: log.dropped_to})
+            self.marks.dropped.update({key: log.dropped_to})
         if log.epochs_rebuilt:
             self.notes.append(
                 f"{log.folder}: the leader epoch journal has lost epochs of it; it was read from its start"
@@ -255,12 +225,11 @@ class LogStore:
         self._record("leader epochs", self._journal.settle)
         for log in self._logs.values():
             if log.damage is None:
-                self._recovery_points.update({log.key: log.recovery_point})
-                self._high_watermarks.update({log.key: log.recorded_high_watermark})
-                if log.log_start_offset > self._log_starts.get(log.key):
-                    self._log_starts.update({log.key: log.log_start_offset})
+                self.marks.recovery_points.update({log.key: log.recovery_point})
+                self.marks.high_watermarks.update({log.key: log.recorded_high_watermark})
+                if self.marks.raise_start(log.key, log.log_start_offset):
                     self.notes.append(f"{log.folder}: {LOG_STARTS_FILE} is lost; it starts at {log.log_start_offset}")
-        for marks in self._marks:
+        for marks in self.marks.files:
             self._record(marks.path, marks.write)
         self._purgeable, self._deleted = self._deleted, []
         self.intact_since = intact_since_after_start(
@@ -298,20 +267,24 @@ class LogStore:
     def _forget_missing(self) -> None:
         """Drops the marks of logs that are not there. A log with committed records that is gone is a loss, unless it was
         deleted, or its names went with the power (then the directory is not intact anyway)."""
-        gone = {key for known in (*self._marks, self._journal) for key in known.logs()} - self._known
+        gone = self._recorded() - self._known
         deleted = {strays.without_turn(path) for path in self._deleted}
         for key in sorted(gone):
             was_deleted = strays.folder_name(key, DELETE_SUFFIX) in deleted
-            if self._high_watermarks.get(key) and not self._data_dir.power_lost and not was_deleted:
+            if self.marks.high_watermarks.get(key) and not self._data_dir.power_lost and not was_deleted:
                 self._lost = True
                 self.notes.append(
                     f"{self._root}/{key}: the folder of topic {key.topic_id.hex()} is gone, and with it records"
                 )
             self._forget(key)
 
+    def _recorded(self) -> set[LogKey]:
+        """Logs that the small files name."""
+        return self.marks.logs() | set(self._journal.logs())
+
     def _forget(self, key: LogKey) -> None:
-        for known in (*self._marks, self._journal):
-            known.forget(key)
+        self.marks.forget(key)
+        self._journal.forget(key)
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -335,10 +308,6 @@ class LogStore:
         if log is not None:
             return log.key.topic_id
         return self.failed[tp].topic_id if tp in self.failed else None
-
-    def recorded_end(self, log: PartitionLog) -> int:
-        """Everything below had been there: it was synced, committed, or is held."""
-        return max(log.log_end_offset, self._recovery_points.get(log.key), self._high_watermarks.get(log.key))
 
     def registered(self, broker_epoch: int) -> None:
         """The broker has this epoch now; a directory that had lost something is intact since here."""
@@ -373,7 +342,7 @@ class LogStore:
         if (stray := self.strays.find(key)) is not None and self._disk.kind(folder) is None:
             return self._bring_back(key, stray)
         try:
-            self._lower_marks_of_deleted(key)
+            self.marks.lower_those_of_deleted(key)
             if self._disk.kind(folder) is None:
                 self._disk.make_dir(folder)
             else:
@@ -437,14 +406,14 @@ class LogStore:
                 self.failed.pop(tp, None)
                 return None
             key = LogKey(tp.topic, tp.partition, topic_id)
-            synced, sync_failed = self._recovery_points.get(key), False
+            synced, sync_failed = self.marks.recovery_points.get(key), False
             # The start could not recover it, so what a loss of power has left is still there.
             opening = replace(opening, recovery_point=synced, power_lost=self._data_dir.power_lost)
         opening = replace(
             opening,
-            high_watermark=max(high_watermark, self._high_watermarks.get(key)),
-            log_start=self._log_starts.get(key),
-            dropped_to=self._dropped.get(key),
+            high_watermark=max(high_watermark, self.marks.high_watermarks.get(key)),
+            log_start=self.marks.starts.get(key),
+            dropped_to=self.marks.dropped.get(key),
             marked=self._data_dir.marked,
             discards=discard,
         )
@@ -501,7 +470,7 @@ class LogStore:
                 self.delete(tp)
                 return None
             log.recorded_high_watermark = min(high_watermark, log.log_end_offset)
-            self._mark(log)
+            self.marks.take(log)
         stray = None
         if (key := self._close(tp)) is not None:
             folder = self._folder(tp)
@@ -597,31 +566,14 @@ class LogStore:
             if (log := self._logs.get(tp)) and not log.unsettled:
                 log.recorded_high_watermark = min(high_watermark, log.log_end_offset)
         for log in self._logs.values():
-            self._mark(log)
+            self.marks.take(log)
         self.write_epochs()
-        log_starts = self._log_starts.stored()
-        small = (*self._marks, self.past)
+        log_starts = self.marks.starts.stored()
+        small = (*self.marks.files, self.past)
         files = [(each, content) for each in small if (content := each.next_file()) is not None]
         deleted = tuple(self._deleted)
         shared = self._disk, self._root, self._journal, self._reserve
-        return Checkpoint(*shared, files, self._lowerings, deleted, log_starts)
-
-    def _mark(self, log: PartitionLog) -> None:
-        """Most logs have nothing new."""
-        marks = (log.recorded_high_watermark, log.recovery_point, log.log_start_offset)
-        if marks == log.marked or log.damage is not None or log.unsettled:
-            return
-        key, ceiling = log.key, self._ceilings.get(log.key)
-        high_watermark, recovery_point, start = marks
-        log.marked = marks if ceiling is None else None
-        if ceiling is not None:
-            high_watermark, recovery_point = min(high_watermark, ceiling), min(recovery_point, ceiling)
-        self._high_watermarks.update({key: high_watermark})
-        self._recovery_points.update({key: recovery_point})
-        # Not above what is synced: a loss of power must not leave a log that ends before it starts.
-        start = min(start, recovery_point)
-        if start > self._log_starts.get(key):
-            self._log_starts.update({key: start})
+        return Checkpoint(*shared, files, self.marks.lowerings, deleted, log_starts)
 
     def end_checkpoint(
         self, checkpoint: Checkpoint, error: OSError | None = None
@@ -632,7 +584,7 @@ class LogStore:
 
         The directory is not synced here: an older checkpoint is always safe.
         """
-        if error is None and checkpoint.lowerings == self._lowerings:
+        if error is None and checkpoint.lowerings == self.marks.lowerings:
             try:
                 for marks, _ in checkpoint.files:
                     self._disk.rename(marks.path + NEXT_SUFFIX, marks.path)
@@ -654,34 +606,11 @@ class LogStore:
 
     def durable_start(self, log: PartitionLog) -> int:
         """The log begins there or later after the end of this process, and after a loss of power once `sync_names` has run."""
-        return self._log_starts.durable(log.key)
+        return self.marks.starts.durable(log.key)
 
     def sync_names(self) -> None:
         """The last checkpoint survives a loss of power. Waits for the device (`in_background`)."""
         self._disk.sync_dir(self._root)
-
-    def names_synced(self) -> None:
-        """`sync_names` has run, and no checkpoint has ended since it began."""
-        for marks in self._marks:
-            marks.names_synced()
-
-    def expect_cuts(self, ends: Mapping[LogKey, int]) -> bool:
-        """Lowers the marks of logs that are about to be cut, down to their ends then, for the next checkpoint to write; until
-        `cuts_made`. Returns whether there is anything to write: if not, the cuts wait for nothing."""
-        lowered = (self._high_watermarks, self._recovery_points, self.cleaner_offsets)
-        above = {key: end for key, end in ends.items() if any(marks.exceeds(key, end) for marks in lowered)}
-        for key, end in above.items():
-            self._ceilings[key] = min(end, self._ceilings.get(key, end))
-            for marks in lowered:
-                marks.update({key: min(marks.get(key), end)})
-            self._changed(key)
-        return bool(above)
-
-    def cuts_made(self, ends: Mapping[LogKey, int]) -> None:
-        """Or given up: then the next checkpoint raises the marks again."""
-        for key in ends:
-            self._ceilings.pop(key, None)
-            self._changed(key)
 
     def _changed(self, key: LogKey) -> None:
         """The next checkpoint looks at what it says of this log."""
@@ -710,42 +639,25 @@ class LogStore:
         return self.end_checkpoint(checkpoint)
 
     def lower_marks(self, key: LogKey, end_offset: int) -> None:
-        """See `LogOwner`. The mark of dropped tombstones may be higher after a crash: then followers copy more than they must."""
-        self._dropped.update({key: min(self._dropped.get(key), end_offset)})
-        for marks in (self._high_watermarks, self._recovery_points, self.cleaner_offsets):
-            if marks.exceeds(key, end_offset):
-                self._changed(key)
-                self._lowerings += 1
-                marks.update({key: min(marks.get(key), end_offset)})
-                self._reserve.lend(marks.write)
-
-    def _lower_marks_of_deleted(self, key: LogKey) -> None:
-        """A deleted log has left its marks on disk, or in a checkpoint that is under way. They would tell of a new log of the
-        same topic that it has lost records."""
-        self.lower_marks(key, 0)
-        if self._log_starts.exceeds(key, 0):
-            self.replace_log_start(key, 0)
+        """See `LogOwner`."""
+        self.marks.lower(key, end_offset)
 
     def replace_log_start(self, key: LogKey, log_start_offset: int) -> None:
         """See `LogOwner`."""
-        self._lowerings += 1
-        self._log_starts.update({key: log_start_offset})
-        self._log_starts.write()
+        self.marks.replace_start(key, log_start_offset)
 
     def begin_log_start(self, key: LogKey, log_start_offset: int) -> None:
         """See `LogOwner`."""
-        self._log_starts.update({key: log_start_offset})
+        self.marks.starts.update({key: log_start_offset})
 
     def tells_log_start(self, key: LogKey, log_start_offset: int) -> bool:
         """See `LogOwner`."""
-        return self._log_starts.tells(key, log_start_offset)
+        return self.marks.starts.tells(key, log_start_offset)
 
     def record_dropped(self, key: LogKey, end: int) -> None:
         """See `LogOwner`."""
-        self._lowerings += 1
-        self._dropped.update({key: end})
         try:
-            self._reserve.lend(self._dropped.write)
+            self.marks.record_dropped(key, end)
         except OSError as error:
             raise self._broken("which tombstones are dropped", error) from error
 

@@ -11,14 +11,8 @@ from typing import Any, Final, NamedTuple
 from tidelog.errors import TidelogError
 from tidelog.storage import epoch_journal
 from tidelog.storage.data_dir import CLEAN_FILE, LIFE_FILE
-from tidelog.storage.log_store import (
-    CLEANER_OFFSETS_FILE,
-    DROPPED_FILE,
-    HIGH_WATERMARKS_FILE,
-    LOG_STARTS_FILE,
-    RECOVERY_POINTS_FILE,
-    parse_folder_name,
-)
+from tidelog.storage.log_marks import MARK_FILES
+from tidelog.storage.log_store import parse_folder_name
 from tidelog.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from tidelog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX
 from tidelog.testing import goals
@@ -34,9 +28,6 @@ SETTINGS: Final[Mapping[str, Any]] = {
     "log_cleaner_enable": False,
 }
 """Settings of the brokers in a run with this fault. What is not flushed is not scrubbed either."""
-MARKS: Final = frozenset(
-    {HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE, LOG_STARTS_FILE, CLEANER_OFFSETS_FILE, DROPPED_FILE}
-)
 LIFE: Final = frozenset({CLEAN_FILE, LIFE_FILE})
 WEIGHTS: Final = {"segment": 6, "cache": 2, "marks": 1, "journal": 1, "life": 1}
 """Weights of the kinds of files. Without the identity of the data directory no broker starts, so that one stays whole."""
@@ -107,7 +98,7 @@ class BitRot(Breaking):
         rest = path.removeprefix("/data/").split("/")
         if len(rest) == 1:
             name = rest[0]
-            if name in MARKS:
+            if name in MARK_FILES:
                 return "marks"
             return "journal" if name == epoch_journal.FILE_NAME else "life" if name in LIFE else None
         if len(rest) != 2 or (tp := parse_folder_name(rest[0])) is None:

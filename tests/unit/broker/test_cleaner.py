@@ -48,7 +48,7 @@ class Bed:
         settings = CleanerSettings(1.0, 1_000, 1 << 20, 100, float("inf"))
         self.cleaner = LogCleaner(
             *(settings, worker, bench.clock, bench.disk, bench.manager),
-            *(bench.logs.cleaner_offsets, metrics, self.rotten.found),
+            *(bench.logs.marks.cleaner_offsets, metrics, self.rotten.found),
             all_in_sync=lambda tp: self.all_in_sync,
         )
         self.scrubber = Scrubber(
@@ -94,7 +94,7 @@ async def test_a_log_is_compacted_when_enough_of_it_is_dirty_and_goes_on_from_th
     await bed.send(b"last", b"x")
     await asyncio.sleep(5.0)
     assert [(r.offset, r.key) for r in read_all(log)] == [(18, b"k0"), (19, b"k1"), (20, b"end"), (21, b"last")]
-    assert bed.bench.logs.cleaner_offsets.get(log.key) == 21
+    assert bed.bench.logs.marks.cleaner_offsets.get(log.key) == 21
     assert bed.value("tidelog_log_cleaner_removed_records_total") == 18
     names = [entry.name for entry in bed.bench.disk.list_dir(log.folder)]
     assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]

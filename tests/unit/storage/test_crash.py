@@ -83,20 +83,20 @@ class Witness:
 
     def expect_cut(self, offset: int) -> None:
         """Lowers the marks beside the event loop, as before a cut of many logs."""
-        assert self.store.expect_cuts({self.log.key: offset})
+        assert self.store.marks.expect_cuts({self.log.key: offset})
         self.store.checkpoint({TP: self.log.log_end_offset})
         self.store.sync_names()
-        self.store.names_synced()
+        self.store.marks.names_synced()
 
     def settle(self) -> None:
         """Makes the cut durable beside the event loop, before anything is appended."""
-        self.store.cuts_made({self.log.key: 0})
+        self.store.marks.cuts_made({self.log.key: 0})
         assert self.log.unsettled
         self.checkpoint()
         self.log.flush()
         self.checkpoint()
         self.store.sync_names()
-        self.store.names_synced()
+        self.store.marks.names_synced()
         self.log.checkpointed()
         assert not self.log.unsettled
 

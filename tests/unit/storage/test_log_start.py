@@ -7,7 +7,8 @@ import pytest
 from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, lead, open_store
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.storage.log_store import LOG_STARTS_FILE, LogStore
+from tidelog.storage.log_marks import LOG_STARTS_FILE
+from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.disk import Crash, SimDisk
 

@@ -294,7 +294,7 @@ def test_a_checkpoint_is_encoded_beside_the_event_loop(monkeypatch: pytest.Monke
         begun = store.begin_checkpoint({TP: 1})
         store.logs[TP].recorded_high_watermark = 2
         store.logs[TP].marked = None
-        store._mark(store.logs[TP])
+        store.marks.take(store.logs[TP])
     begun.run()
     store.end_checkpoint(begun)
     assert OffsetCheckpoint(disk, HW_FILE).get(KEY) == 1
@@ -328,16 +328,16 @@ def test_a_cut_takes_the_cleaners_mark_with_it_when_that_is_the_highest() -> Non
     store.checkpoint({TP: 2})
     for _ in range(6):
         lead(log, A, 1)
-    store.cleaner_offsets.update({KEY: 6})
-    store.cleaner_offsets.write()  # the marks of before are beside it when the process dies now
+    store.marks.cleaner_offsets.update({KEY: 6})
+    store.marks.cleaner_offsets.write()  # the marks of before are beside it when the process dies now
     disk.crash(Crash.PROCESS)
     store = open_store(disk)
     log = store.logs[TP]
     assert (log.recovery_point, log.recorded_high_watermark, log.log_end_offset) == (2, 2, 8)
     log.truncate_to(4)
-    assert store.cleaner_offsets.get(KEY) == 4
+    assert store.marks.cleaner_offsets.get(KEY) == 4
     disk.crash(Crash.PROCESS)
-    assert open_store(disk).cleaner_offsets.get(KEY) == 4
+    assert open_store(disk).marks.cleaner_offsets.get(KEY) == 4
 
 
 def test_a_cut_above_every_mark_writes_none() -> None:
@@ -345,7 +345,7 @@ def test_a_cut_above_every_mark_writes_none() -> None:
     disk = SimDisk()
     store = started(disk)
     store.checkpoint({TP: 1})
-    store.cleaner_offsets.update({store.create(OTHER, TOPIC_ID).key: 1})
+    store.marks.cleaner_offsets.update({store.create(OTHER, TOPIC_ID).key: 1})
     disk.fail("rename", errno.EIO, path="checkpoint")
     assert store.logs[TP].truncate_to(1) == 1
 

@@ -54,7 +54,7 @@ def test_a_sole_copy_does_not_rot(others: bytes) -> None:
 
 
 def test_a_leader_epoch_is_not_flipped() -> None:
-    """No checksum covers it, so that nobody would find it."""
+    """No checksum covers it, so a flip would not be found."""
     rot = a_rotting_disk(RECORDS[0], RECORDS[0])
     assert len(RECORDS[0]) < SECTOR_BYTES, "no sector of it is lost"
     positions = struck(rot, 5_000)

@@ -13,7 +13,7 @@ from tidelog.cluster.api import BROKER, ZOOKEEPER, Cluster, ClusterError, kind_o
 from tidelog.cluster.files import DataFiles
 from tidelog.storage import epoch_journal
 from tidelog.storage.data_dir import CLEAN_FILE
-from tidelog.storage.log_store import HIGH_WATERMARKS_FILE
+from tidelog.storage.log_marks import HIGH_WATERMARKS_FILE
 from tidelog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX
 
 BROKERS: Final = frozenset({BROKER})
