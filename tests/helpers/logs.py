@@ -9,7 +9,7 @@ from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerFacts, ProducerLimits, ProducerTable
-from tidelog.testing.disk import SimDisk
+from tidelog.testing.disk import Loss, SimDisk
 from tidelog.wire.batch import Batches, iter_batches
 
 from .batches import headers, placed
@@ -51,6 +51,18 @@ def contents(log: PartitionLog, bytes_max: int = 1 << 20, *, start: int | None =
         parts.append(part)
         offset = list(iter_batches(part))[-1][1].end_offset
     return b"".join(parts)
+
+
+def unseen(disk: SimDisk, seen: set[object], *, loss: Loss | None = None, expected: object = None) -> bool:
+    """True for the first disk that holds such files after `loss`, of which this is `expected`; they are `seen` from then on.
+
+    A start knows nothing but the files and the boot: to open a second disk that has the same would show nothing new.
+    """
+    found = disk.boot_id(), loss is None, frozenset(disk.image(loss).items()), expected
+    if found in seen:
+        return False
+    seen.add(found)
+    return True
 
 
 def rebuilt_epochs(records: bytes) -> list[EpochStart]:

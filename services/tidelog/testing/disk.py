@@ -14,6 +14,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog.ports.disk import Buffer, DiskFile, DiskLock, Entry, EntryKind
@@ -78,8 +79,13 @@ class _File:
 
     def rot_below(self, size_bytes: int) -> tuple[dict[int, int], set[int]]:
         """Returns the rot that stays when the file is cut."""
+        if not (self.flipped or self.unreadable):
+            return {}, set()
         flipped = {position: mask for position, mask in self.flipped.items() if position < size_bytes}
         return flipped, {each for each in self.unreadable if each * SECTOR_BYTES < size_bytes}
+
+    def after(self, loss: "Loss") -> bytes:
+        return self.survivor(*loss.files.get(self.number, (0, 0)))
 
     def survivor(self, kept: int, torn: int, hole: int = -1) -> bytes:
         image = bytearray(self.synced)
@@ -104,6 +110,9 @@ class _Directory:
     def change(self, *names: "tuple[str, _Node | None]") -> None:
         _rename(self.names, _Change(names))
         self.unsynced.append(_Change(names))
+
+    def after(self, loss: "Loss") -> "dict[str, _Node]":
+        return self.survivor(loss.directories.get(self.number, frozenset()))
 
     def survivor(self, kept: Iterable[int]) -> "dict[str, _Node]":
         names = dict(self.synced)
@@ -143,6 +152,19 @@ def _distinct_survivors(directory: _Directory) -> list[frozenset[int]]:
             outcomes.setdefault(frozenset((name, node.number) for name, node in names.items()), frozenset(kept))
     choices = list(outcomes.values())
     return [c for c in choices if len(c) < len(every)] + [frozenset(every)]
+
+
+def _named(root: _Directory, loss: "Loss") -> set[int]:
+    """Numbers of the nodes that a name leads to after it."""
+    found: set[int] = set()
+    todo: list[_Node] = [root]
+    while todo:
+        node = todo.pop()
+        if node.number not in found:
+            found.add(node.number)
+            if isinstance(node, _Directory):
+                todo += node.after(loss).values()
+    return found
 
 
 class Op(NamedTuple):
@@ -439,10 +461,13 @@ class SimDisk:
         self._root = self._surviving_root(loss)
         self._boot += 1
 
-    def losses(self, tears: Callable[[int], Iterable[int]], *, holes: bool = False) -> Iterator[Loss]:
+    def losses(
+        self, tears: Callable[[int], Iterable[int]], *, holes: bool = False, distinct: bool = False
+    ) -> Iterator[Loss]:
         """Every legal outcome of losing power now; `tears(n)` gives the torn lengths to try for a write of n bytes.
 
-        With `holes` also those where an earlier write is missing: a file system writes back in any order.
+        With `holes` also those where an earlier write is missing: a file system writes back in any order. With `distinct` each
+        content of a file once, and one where no name leads to it: hardly any two losses leave the same files then.
         """
         files, directories = self._dirty()
         file_choices: list[list[tuple[int, ...]]] = []
@@ -453,14 +478,16 @@ class SimDisk:
             for kept, op in enumerate(file.unsynced):
                 if isinstance(op, _Write):
                     choices += [(kept, torn) for torn in tears(len(op.data)) if 0 < torn < len(op.data)]
+            if distinct:
+                choices = [*{file.survivor(*choice): choice for choice in reversed(choices)}.values()]
             file_choices.append(choices)
         directory_choices = [_distinct_survivors(directory) for directory in directories]
         for kept_names in itertools.product(*directory_choices):
-            for kept_writes in itertools.product(*file_choices):
-                yield Loss(
-                    dict(zip((f.number for f in files), kept_writes, strict=True)),
-                    dict(zip((d.number for d in directories), kept_names, strict=True)),
-                )
+            names = dict(zip((d.number for d in directories), kept_names, strict=True))
+            named = _named(self._root, Loss({}, names)) if distinct else {file.number for file in files}
+            chosen = [c if f.number in named else c[:1] for f, c in zip(files, file_choices, strict=True)]
+            for kept_writes in itertools.product(*chosen):
+                yield Loss(dict(zip((f.number for f in files), kept_writes, strict=True)), names)
 
     def after(self, loss: Loss) -> "SimDisk":
         """A host that lost power here and came back with this loss; the original is untouched."""
@@ -482,17 +509,18 @@ class SimDisk:
                 file.close()
         return other
 
-    def image(self) -> dict[str, bytes | None]:
-        """Every path with its content; None for a directory."""
+    def image(self, loss: Loss | None = None) -> dict[str, bytes | None]:
+        """Every path with its content; None for a directory. With a `loss` as it would be after that."""
         image: dict[str, bytes | None] = {}
         todo: list[tuple[str, _Node]] = [("", self._root)]
         while todo:
             path, node = todo.pop()
             if isinstance(node, _File):
-                image[path] = bytes(node.data)
+                image[path] = bytes(node.data) if loss is None else node.after(loss)
             else:
                 image[path] = None
-                todo += [(f"{path}/{name}", child) for name, child in node.names.items()]
+                names = node.names if loss is None else node.after(loss)
+                todo += [(f"{path}/{name}", child) for name, child in names.items()]
         return image
 
     def _files(self) -> "list[tuple[str, _File]]":
@@ -531,15 +559,14 @@ class SimDisk:
             if node.number in done:
                 return done[node.number]
             if isinstance(node, _File):
-                data = node.survivor(*loss.files.get(node.number, (0, 0)))
+                data = node.after(loss)
                 file = _File(node.number, bytearray(data), bytearray(data))
                 file.flipped, file.unreadable = node.rot_below(len(data))
                 done[node.number] = file
                 return file
             directory = _Directory(node.number)
             done[node.number] = directory
-            kept = node.survivor(loss.directories.get(node.number, frozenset()))
-            directory.names = {name: survivor(child) for name, child in kept.items()}
+            directory.names = {name: survivor(child) for name, child in node.after(loss).items()}
             directory.synced = dict(directory.names)
             return directory
 
@@ -707,8 +734,9 @@ class SimDisk:
         directory.unsynced.clear()
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
 
 
 def _kind(node: _Node) -> EntryKind:

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.compacted import begun_swap, compact, keyed
-from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store, rebuilt_epochs
+from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store, rebuilt_epochs, unseen
 from tidelog.storage.log_context import LogConfig
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
 
@@ -120,12 +120,9 @@ STORIES = [tell_one_pass, tell_a_second_pass, tell_a_cut_before_the_swap, tell_a
 
 def losses(disk: SimDisk, seen: set[object]) -> Iterator[SimDisk]:
     """The host after every legal loss that leaves other files than any before."""
-    for loss in disk.losses(lambda size: (1, size // 2), holes=True):
-        lost = disk.after(loss)
-        files = frozenset(lost.image().items())
-        if files not in seen:
-            seen.add(files)
-            yield lost
+    for loss in disk.losses(lambda size: (1, size // 2), holes=True, distinct=True):
+        if unseen(disk, seen, loss=loss):
+            yield disk.after(loss)
 
 
 def check(disk: SimDisk, allowed: list[bytes]) -> None:
@@ -146,9 +143,14 @@ def check(disk: SimDisk, allowed: list[bytes]) -> None:
     assert after.startswith(held) and len(after) > len(held)
     store.abandon()
     disk.crash(Crash.PROCESS)
-    again = open_store(disk, CONFIG).logs[TP]
-    assert again.failure is None, again.failure
-    assert contents(again) == after
+    if unseen(disk, _REOPENED, expected=after):
+        again = open_store(disk, CONFIG).logs[TP]
+        assert again.failure is None, again.failure
+        assert contents(again) == after
+
+
+_REOPENED: set[object] = set()
+"""Files from which this log was read. Most recoveries end in the same few, and a start knows nothing else."""
 
 
 @pytest.mark.parametrize("tell", STORIES)
@@ -169,12 +171,16 @@ def test_every_cut_and_every_loss(tell: Callable[[Story], None]) -> None:
 
 
 def test_a_second_crash_while_the_first_is_mended() -> None:
+    """Files that have come about before are not tried again: what may come back is always the same."""
     whole = Story(tell_one_pass, None)
+    begun, killed, seen = set[object](), set[object](), set[object]()
     for cut in range(whole.calls + 1):
         story = Story(tell_one_pass, cut)
         found = list(story.disk.losses(lambda _size: ()))
         for loss in {0: found[0], 1: found[len(found) // 2], 2: found[-1]}.values():
-            mended, seen = story.disk.after(loss), set[object]()
+            if not unseen(story.disk, begun, loss=loss):
+                continue
+            mended = story.disk.after(loss)
             open_store(mended, CONFIG)
             for second in range(len(mended.trace)):
                 crashed = story.disk.after(loss)
@@ -185,7 +191,8 @@ def test_a_second_crash_while_the_first_is_mended() -> None:
                 for lost in losses(crashed, seen):
                     check(lost, whole.states)
                 crashed.crash(Crash.PROCESS)
-                check(crashed, whole.states)
+                if unseen(crashed, killed):
+                    check(crashed, whole.states)
 
 
 def test_a_new_file_that_is_released_before_its_swap_has_ended_does_not_stay() -> None:

@@ -239,6 +239,26 @@ def test_power_loss_keeps_names_one_by_one() -> None:
     assert disk.kind("/d/b") is EntryKind.FILE, "looking at outcomes changes nothing"
 
 
+def test_distinct_losses_leave_all_that_any_loss_leaves() -> None:
+    disk = SimDisk()
+    disk.make_dir("/d")
+    disk.make_dir("/e")
+    disk.sync_dir("/")
+    for name in ("a", "b"):
+        file = disk.open(f"/d/{name}", create=True)
+        file.append([b"abc"])
+        file.append([b"de"])
+    file.truncate(0)
+    file.append([b"abc"])
+    disk.rename("/d/a", "/e/a")
+    disk.remove("/d/b")
+    every, distinct = (list(disk.losses(range, holes=True, distinct=distinct)) for distinct in (False, True))
+    assert all(disk.image(loss) == disk.after(loss).image() for loss in every)
+    left = [{frozenset(disk.image(loss).items()) for loss in losses} for losses in (every, distinct)]
+    assert left[0] == left[1]
+    assert len(distinct) < len(every) // 2
+
+
 def test_after_a_failed_sync_the_bytes_are_gone_and_a_second_sync_does_not_help() -> None:
     disk = sim(b"abc")
     disk.fail("sync", errno.EIO)
