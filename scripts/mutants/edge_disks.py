@@ -8,7 +8,7 @@ from mutants.patching import BySimulator, ByTest, Code, Table, around
 from tidelog.broker import revival, scrubber
 from tidelog.broker.leader_fetcher import LeaderLink
 from tidelog.broker.partition_host import PartitionHost
-from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.reviver import Reviver
 from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
 from tidelog.storage import checkpoint, handles, partition_log, recovery, strays, tail, topic_marker
@@ -190,7 +190,7 @@ def descriptors_are_not_given_back(code: Code) -> None:
 
 
 @MUTANTS.mutant("UNKNOWN-SPACE", ByTest(f"{_REVIVAL}test_free_space_that_is_not_known_ends_no_revivals"))
-@around(ReplicaManager, "_room_bytes")
+@around(Reviver, "_room_bytes")
 def unknown_space_ends_revivals(_: Any, self: Any) -> int:
     """A file system that does not tell its free space ends all revivals."""
     return int(self._logs.room_bytes)
@@ -354,7 +354,7 @@ def thread_is_not_waited_for(original: Any, self: Any, tp: Any) -> Any:
 
 
 @MUTANTS.mutant("ORDER-OF-BEFORE", ByTest(f"{_REVIVAL}test_nothing_is_thrown_away_on_an_order_of_before"))
-@around(ReplicaManager, "_reopen")
+@around(Reviver, "_reopen")
 async def order_of_before_counts(original: Any, self: Any, tp: Any, host: Any, _: Any, step: Any) -> Any:
     """Records are thrown away on an order that another one has followed."""
     return await original(self, tp, host, lambda: step, step)
@@ -442,7 +442,7 @@ def log_is_opened_as_it_is(code: Code) -> None:
 
 
 @MUTANTS.mutant("UNOPENED-FOR-EVER", ByTest(f"{_REVIVAL}test_a_log_that_no_start_can_read_is_fetched_again"))
-@around(ReplicaManager, "_last_told")
+@around(Reviver, "_last_told")
 def log_that_no_start_can_read_waits(original: Any, self: Any, tp: Any, host: Any) -> Any:
     """A broker forgets what it is told of logs that its start could not read."""
     return None if host is None else original(self, tp, host)

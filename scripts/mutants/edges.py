@@ -11,6 +11,7 @@ from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.past_guard import PastGuard
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.reviver import Reviver
 from tidelog.broker.stray_keeper import StrayKeeper
 from tidelog.controller import configs, election, elections
 from tidelog.controller import machine as controller_machine
@@ -59,7 +60,7 @@ def read_error_ends_the_task(original: Any, self: Any, doing: str, step: Any) ->
 @MUTANTS.mutant(
     "FAILED-TRY", ByTest("tests/unit/broker/test_revival.py::test_a_folder_that_cannot_be_listed_ends_no_revivals")
 )
-@around(ReplicaManager, "_reopen")
+@around(Reviver, "_reopen")
 async def failed_try_ends_all(original: Any, *asked: Any, **named: Any) -> Any:
     """A failed try to open a log again ends the task that tries."""
     try:

@@ -13,6 +13,7 @@ from tidelog.broker.flusher import Flusher
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.produce import ProduceHandler
 from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
+from tidelog.broker.reviver import Reviver
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
@@ -85,6 +86,7 @@ class BrokerBench:
         self.fetchers, self.plane = NoFetchers(), SilentControlPlane()
         self.flusher = Flusher(self.clock, self.disk, self._spawn, STALL_LIMIT_S, self.logs.sync_epochs)
         self.manager.connect(self.fetchers, self.plane, self.flusher)
+        self.reviver = Reviver(broker_id, self.manager, self.logs, self.clock, self.disk)
         self.may_ack_alone = True
         self.refusals: list[ErrorCode] = []
         requests = RequestMetrics(CollectorRegistry())

@@ -29,6 +29,7 @@ from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.registration import Registration
 from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
 from tidelog.broker.retention import Retention
+from tidelog.broker.reviver import Reviver
 from tidelog.broker.rot import RottenLogs
 from tidelog.broker.scrubber import Scrubber, ScrubSettings
 from tidelog.broker.service import BrokerService
@@ -173,17 +174,18 @@ class Broker:
         self._spawn(
             "retention", Retention(ports.clock, ports.disk, manager, retention_s, self._metrics.log.ahead).run()
         )
-        self._spawn("strays", StrayKeeper(settings.broker_id, manager, ports.meta, ports.clock).run())
         self._maintain(manager, logs)
-        self._spawn("revivals", manager.run_revivals(settings.replica_fetch_chunk_bytes * 2))
+        reviver = Reviver(settings.broker_id, manager, logs, ports.clock, ports.disk)
+        self._spawn("revivals", reviver.run(settings.replica_fetch_chunk_bytes * 2))
         self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))
         self._spawn("high watermarks", sessions.run_flushes())
         self._spawn("registration", registration.run())
         self._spawn("witness", guard.run())
 
     def _maintain(self, manager: ReplicaManager, logs: LogStore) -> None:
-        """Compaction and scrub, in the worker process, and what becomes of logs that have rotted."""
+        """Strays, and compaction and scrub in the worker process, and what becomes of logs that have rotted."""
         settings, ports = self._settings, self._ports
+        self._spawn("strays", StrayKeeper(settings.broker_id, manager, ports.meta, ports.clock).run())
         rotten = RottenLogs(ports.clock, self._metrics.cleaner, logs.data_lost)
         manager.on_rotten = rotten.found
         self._spawn("rotten logs", rotten.run())

@@ -11,7 +11,6 @@ from tidelog.broker.control_plane.port import ControlPlane, Decision
 from tidelog.broker.cuts import Cuts
 from tidelog.broker.partition_host import SYNC, Fetchers, Flushes, HostContext, PartitionHost
 from tidelog.broker.pending import Settle
-from tidelog.broker.revival import NO_PAUSE, Pause, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.names import shown, validate_topic_name
@@ -30,13 +29,11 @@ from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import Damage
 from tidelog.storage.strays import Stray, Strays
-from tidelog.storage.trouble import Trouble
 from tidelog.wire import messages as m
 
 _log = logging.getLogger(__name__)
 
 _TAIL_POLL_S: Final = 0.01
-REVIVAL_POLL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +83,10 @@ class ReplicaManager:
         self.cuts = Cuts(logs, disk, partial(self.checkpoint, durable=True))
         self._starts: list[tuple[PartitionHost, int, Settle]] = []
         """Log starts that the next checkpoint makes durable."""
-        self._rebuilding: dict[TopicPartition, Decision] = {}
+        self.lacking: dict[TopicPartition, Decision] = {}
         """Copies that lack records for which they may be counted, until they have fetched them; with their last orders."""
-        self._told_unopened: dict[TopicPartition, Decision] = {}
-        """Last orders for logs that could not be opened."""
+        self.unopened: dict[TopicPartition, Decision] = {}
+        """Last orders for partitions whose logs could not be opened."""
 
     def connect(self, fetchers: Fetchers, control_plane: ControlPlane, flushes: Flushes) -> None:
         """Closes the circle of construction: these need the manager, and it needs them."""
@@ -197,7 +194,7 @@ class ReplicaManager:
         if host is None:
             host = self._open(tp, decision)
             if host.offline is None and self._lacks_all(host, state):
-                self._rebuilding[tp] = decision
+                self.lacking[tp] = decision
         if host.offline is not None:
             host.told_offline = decision
             raise host.offline
@@ -208,7 +205,7 @@ class ReplicaManager:
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
         if state.leader == self._settings.broker_id:
-            if tp in self._rebuilding and not state.recovering:
+            if tp in self.lacking and not state.recovering:
                 raise TidelogError(
                     f"leader_epoch {state.leader_epoch}: this copy lacks records, and leads only after an unclean election",
                     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -219,9 +216,9 @@ class ReplicaManager:
                 raise _older_epoch(host, state.leader_epoch)
             if host.log.dropped_to > host.log.log_end_offset:
                 host.log.record_dropped_to(host.log.log_end_offset)  # what it has not copied by now is nobody's
-            self._rebuilding.pop(tp, None)  # elected uncleanly: what it holds is what there is
-        elif tp in self._rebuilding:
-            self._rebuilding[tp] = decision
+            self.lacking.pop(tp, None)  # elected uncleanly: what it holds is what there is
+        elif tp in self.lacking:
+            self.lacking[tp] = decision
         before = host.is_leader, host.replica.leader_epoch
         (self.examined.add if decision.config.examined else self.examined.discard)(tp)
         host.configure(decision.config)
@@ -278,9 +275,9 @@ class ReplicaManager:
         try:
             log = self._logs.create(tp, topic_id)
         except TidelogError:
-            self._told_unopened[tp] = decision
+            self.unopened[tp] = decision
             raise
-        self._told_unopened.pop(tp, None)
+        self.unopened.pop(tp, None)
         replica = PartitionReplica(
             self._settings.broker_id, log.log_end_offset, log.recorded_high_watermark, self._settings.lag_max_s
         )
@@ -319,7 +316,7 @@ class ReplicaManager:
         host.step(ev.Stopped())
         host.offline = TidelogError(f"{host.tp} is no longer on this broker", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         del self._hosts[host.tp]
-        self._rebuilding.pop(host.tp, None)
+        self.lacking.pop(host.tp, None)
         self.examined.discard(host.tp)
         if not keep:
             return self._delete_log(host.tp)
@@ -330,7 +327,7 @@ class ReplicaManager:
     def _delete_log(self, tp: TopicPartition) -> ErrorCode:
         """A bad folder must not keep the partitions beside it from their orders."""
         self._former.pop(tp, None)
-        self._told_unopened.pop(tp, None)
+        self.unopened.pop(tp, None)
         try:
             self._logs.delete(tp)
         except TidelogError as error:
@@ -350,7 +347,7 @@ class ReplicaManager:
 
     def _set_aside(self, tp: TopicPartition, high_watermark: int = 0) -> ErrorCode:
         """Closes a log whose topic may not be deleted; the records stay."""
-        self._told_unopened.pop(tp, None)
+        self.unopened.pop(tp, None)
         try:
             stray = self._logs.set_aside(tp, high_watermark)
         except TidelogError as error:
@@ -384,7 +381,7 @@ class ReplicaManager:
                 topic_id=host.topic_id,
             )
             for host in self._hosts.values()
-            if host.offline is not None or host.tp in self._rebuilding
+            if host.offline is not None or host.tp in self.lacking
         )
 
     def isr_answered(
@@ -437,133 +434,7 @@ class ReplicaManager:
                 return len(behind)
             await self._clock.sleep(_TAIL_POLL_S)
 
-    # -- after a disk error --------------------------------------------------------------------------------------------
-
-    async def run_revivals(self, wanted_bytes: int) -> None:
-        """Tries again what a disk error took offline, when trying may help. `wanted_bytes`: free space that is worth it."""
-        pauses: dict[TopicPartition, Pause] = {}
-        while True:
-            await self._clock.sleep(REVIVAL_POLL_S)
-            now = self._clock.now()
-            for tp, host in self._sick():
-                pause = pauses.get(tp, NO_PAUSE)
-                if pause.forgotten(now):
-                    pause = NO_PAUSE.longer(now)  # the first pause begins with the failure
-                    pauses[tp] = pause
-                next_step_now = partial(self._next_step, tp, host, wanted_bytes, pause.attempts - 1)
-                if now >= pause.until and (step := next_step_now()) is not Step.WAIT:
-                    pauses[tp] = pause.longer(now)
-                    await self._revive(tp, host, next_step_now, step)
-            self._end_rebuilding()
-            await self._disk.in_background(self._logs.restore_reserve)
-
-    def _room_bytes(self) -> int:
-        """0 where the file system does not tell: what waits for space goes on waiting."""
-        try:
-            return self._logs.room_bytes
-        except OSError as error:
-            _log.warning("free space is not known: %s", error)
-            return 0
-
-    def _sick(self) -> list[tuple[TopicPartition, PartitionHost | None]]:
-        """Partitions that are offline, and logs that could not be opened."""
-        found: list[tuple[TopicPartition, PartitionHost | None]] = [
-            (host.tp, host) for host in self._hosts.values() if host.offline is not None
-        ]
-        return found + [(tp, None) for tp in self._logs.failed]
-
-    def _next_step(self, tp: TopicPartition, host: PartitionHost | None, wanted_bytes: int, attempts: int) -> Step:
-        assert self._context is not None
-        if self._hosts.get(tp) is not host or (host is None and tp not in self._logs.failed):
-            return Step.WAIT  # it is gone, or another one by now
-        if host is not None and (host.offline is None or self._context.flushes.busy(host)):
-            return Step.WAIT
-        told = self._last_told(tp, host)
-        state = None if told is None else told.state
-        trouble = None if host is None else host.log.trouble
-        return next_step(
-            trouble or Trouble.IO, self._settings.broker_id, state, self._room_bytes(), wanted_bytes, attempts
-        )
-
-    def _last_told(self, tp: TopicPartition, host: PartitionHost | None) -> Decision | None:
-        return self._told_unopened.get(tp) if host is None else host.told_offline
-
-    async def _revive(
-        self, tp: TopicPartition, host: PartitionHost | None, next_step_now: Callable[[], Step], step: Step
-    ) -> None:
-        """On success the partition is as after a start of the process: the controller hears of it and says what to do.
-
-        With DISCARD records are thrown away, and nobody hears of it. What this broker said before may stand in a
-        proposal that nobody has judged yet, or be read by the leader only now, so being in the right life is not enough to
-        be admitted: it goes on counting as failed, does what it was told last, and holds what its leader has committed
-        before any controller believes that it works. One that has just been elected believes it of nobody unheard.
-        """
-        if step is Step.DISCARD and (told := self._last_told(tp, host)) is not None:
-            self._rebuilding[tp] = told
-        try:
-            if host is None and step is Step.DISCARD:
-                self._logs.delete(tp)  # no attempt could read it, so it cannot be cut
-            elif not await self._reopen(tp, host, next_step_now, step):
-                return
-        except (OSError, TidelogError) as error:
-            _log.warning("%s stays offline: %s", tp, error)
-            return
-        self._hosts.pop(tp, None)
-        if host is not None:
-            self._former[tp] = host.topic_id, host.replica
-        if tp in self._rebuilding:
-            self.become([self._rebuilding[tp]], self.live)
-        self.on_failed()
-
-    async def _reopen(
-        self, tp: TopicPartition, host: PartitionHost | None, next_step_now: Callable[[], Step], step: Step
-    ) -> bool:
-        """OSError or KAFKA_STORAGE_ERROR while the disk fails. False if what was decided does not hold any more in the end."""
-        discard, before = step is Step.DISCARD, 0 if host is None else self.recorded_end(host.log)
-        high_watermark = host.replica.high_watermark if host else 0
-        reopening = self._logs.begin_reopen(tp, high_watermark=high_watermark, discard=discard)
-        if reopening is None:
-            return True
-        # A log that was not flushed for long takes long to read. Once this is cancelled, a thread may still use its files.
-        error, ended = await self._disk.in_background(reopening.outcome), False
-        try:
-            if error is not None:
-                raise error
-            rebuilt_on = self._rebuilding.get(tp)
-            anew = rebuilt_on is not None and rebuilt_on.config.compacts
-            cuts = reopening.cuts()
-            if anew:
-                cuts[reopening.log.key] = reopening.log.log_start_offset
-            async with self.cuts.lowered(cuts):
-                if next_step_now() is not step:
-                    return False  # only what this very copy is told now lets records be thrown away
-                ended, log = True, self._logs.end_reopen(reopening)
-                self._reopened(log, host, discard=discard, before=before, anew=anew)
-        finally:
-            if not ended:
-                self._logs.give_up_reopen(reopening)
-        return True
-
-    def _reopened(
-        self, log: PartitionLog, host: PartitionHost | None, *, discard: bool, before: int, anew: bool
-    ) -> None:
-        if log.failure is not None:
-            raise TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR)
-        tp = TopicPartition(log.key.topic, log.key.partition)
-        if host is not None and discard:
-            lost = Rule.FAILED_SYNC if host.log.trouble is Trouble.SYNC else Rule.DAMAGE
-            self._record_cut(tp, before, log.log_end_offset, lost)
-            if host.told_offline is not None:
-                self._rebuilding[tp] = host.told_offline
-        if anew:
-            # Its leader may have dropped tombstones of keys that this copy would still hold.
-            before = log.log_end_offset
-            end = log.truncate_to(log.log_start_offset, log.recorded_high_watermark)
-            self._record_cut(tp, before, end, Rule.BEGUN_ANEW)
-        _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
-
-    def _record_cut(self, tp: TopicPartition, before: int, end: int, rule: Rule) -> None:
-        self._recorder.record(tp, m.LogTruncated(from_offset=before, to_offset=end, rule=rule.value, epoch=NO_EPOCH))
+    # -- logs of any state ---------------------------------------------------------------------------------------------
 
     def stored(self) -> Mapping[TopicPartition, PartitionLog]:
         """Every open log, also those that no order has named yet."""
@@ -609,20 +480,22 @@ class ReplicaManager:
                 ErrorCode.INVALID_REQUEST,
             )
         host.log.discard_damage(max(self.recorded_end(host.log), host.log.log_end_offset + 1))
-        self._record_cut(tp, end, host.log.log_end_offset, Rule.DAMAGE)
+        self.record_cut(tp, end, host.log.log_end_offset, Rule.DAMAGE)
         _log.warning("%s was cut at its damage by an operator, its log ends at %d", tp, host.log.log_end_offset)
-        del self._hosts[tp]
-        self._former[tp] = host.topic_id, host.replica
+        self.forget(host)
         self.on_failed()
 
-    def _end_rebuilding(self) -> None:
-        hosts = [self._hosts[tp] for tp in self._rebuilding if tp in self._hosts]
-        whole = [host for host in hosts if host.offline is None and host.holds_committed]
-        for host in whole:
-            _log.info("%s holds again what its leader has committed", host.tp)
-            del self._rebuilding[host.tp]
-        if whole:
-            self.on_failed()
+    def record_cut(self, tp: TopicPartition, before: int, end: int, rule: Rule) -> None:
+        self._recorder.record(tp, m.LogTruncated(from_offset=before, to_offset=end, rule=rule.value, epoch=NO_EPOCH))
+
+    def forget(self, host: PartitionHost) -> None:
+        """The partition is as after a start of the process: the controller says what to do. Its log stays."""
+        self._hosts.pop(host.tp, None)
+        self._former[host.tp] = host.topic_id, host.replica
+
+    def flushes(self, host: PartitionHost) -> bool:
+        """Returns whether a thread may be at work on its files."""
+        return self._context is not None and self._context.flushes.busy(host)
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Whether a partition that a disk error took offline may be tried again, and how. Arithmetic; the manager acts on it."""
+"""Whether a partition that a disk error took offline may be tried again, and how. Arithmetic; the reviver acts on it."""
 
 from enum import Enum
 from typing import Final, NamedTuple

@@ -79,7 +79,7 @@ class Bed:
 @pytest.fixture
 async def bed() -> AsyncIterator[Bed]:
     bed = Bed()
-    jobs = [bed.cleaner.run(), bed.scrubber.run(), bed.rotten.run(), bed.bench.manager.run_revivals(1)]
+    jobs = [bed.cleaner.run(), bed.scrubber.run(), bed.rotten.run(), bed.bench.reviver.run(1)]
     tasks = [asyncio.create_task(job) for job in jobs]
     yield bed
     for task in tasks:

@@ -68,7 +68,7 @@ class Work:
         retention = Retention(bench.clock, self.disk, bench.manager, 1.0)
         for name, task in (
             ("checkpoints", bench.manager.run_checkpoints()),
-            ("revivals", bench.manager.run_revivals(1_000)),
+            ("revivals", bench.reviver.run(1_000)),
             ("flushes", bench.flusher.run(bench.manager, 0.5)),
             ("retention", retention.run()),
         ):

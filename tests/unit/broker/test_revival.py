@@ -89,7 +89,7 @@ async def lone_leader(reserve_bytes: int = 0) -> AsyncIterator[BrokerBench]:
     bench = BrokerBench(clock=SimClock(), config=LogConfig(reserve_bytes=reserve_bytes))
     bench.told(config=ALONE)
     bench.told(topic="other", config=ALONE)
-    revivals = asyncio.create_task(bench.manager.run_revivals(WANTED_BYTES))
+    revivals = asyncio.create_task(bench.reviver.run(WANTED_BYTES))
     yield bench
     revivals.cancel()
 
@@ -345,7 +345,7 @@ async def test_a_log_that_no_start_can_read_is_fetched_again() -> None:
     before.disk.fail("pread", errno.EIO, path=before.host.log.segments[0].path, times=1_000_000)
     bench = BrokerBench(before.disk, clock=SimClock())
     assert EVENTS in bench.logs.failed
-    revivals = asyncio.create_task(bench.manager.run_revivals(WANTED_BYTES))
+    revivals = asyncio.create_task(bench.reviver.run(WANTED_BYTES))
     assert tell(bench, told(isr=(1, 2), offline=())) is ErrorCode.KAFKA_STORAGE_ERROR
     await asyncio.sleep(30.0)
     assert EVENTS in bench.logs.failed, "a copy that counts stays as it is"
