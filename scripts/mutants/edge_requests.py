@@ -99,6 +99,20 @@ def slow_readers_keep_the_room(_: Any, _self: Any) -> None:
     """Readers that do not read keep the room of all others."""
 
 
+@MUTANTS.mutant("FREED-LATE", ByTest(f"{_GRPC}test_what_a_lost_connection_has_not_read_is_freed_at_once"))
+@around(rpc_server, "_unary_handler")
+def calls_are_kept_until_the_collector_comes(original: Any, *given: Any) -> Any:
+    """A call is in a cycle with its context, and its response stays in memory until the collector comes."""
+    handler = original(*given)
+
+    async def run(data: bytes, context: Any) -> bytes:
+        context.add_done_callback(lambda _: None)
+        answer: bytes = await handler(data, context)
+        return answer
+
+    return run
+
+
 @MUTANTS.mutant("ANY-CONNECTION", ByTest(f"{_GRPC}test_a_listener_closes_what_is_above_its_limit"))
 @around(rpc_server, "server_options")
 def any_number_of_connections(original: Any, limits: Any) -> Any:

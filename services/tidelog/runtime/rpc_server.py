@@ -183,7 +183,11 @@ def _unary_handler(
             )
             raise TidelogError(text, ErrorCode.MESSAGE_TOO_LARGE)
         release = budget.hold(context.peer(), len(message))
-        context.add_done_callback(lambda _: release())
+        # The call ends with this task. gRPC puts a callback of the context into a cycle with it, which keeps the call, and
+        # with it a response that was not read, until the collector comes.
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda _: release())
         return message
 
     async def run(data: bytes, context: Any) -> bytes:

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import errno
+import gc
+import logging
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -693,6 +695,28 @@ async def test_readers_that_do_not_read_lose_their_connections(monkeypatch: pyte
         answered = await channel.call(REPLICA_SERVICE_FETCH, FETCH, 10.0)
         assert answered.results[0].records
         await channel.close()
+
+
+async def test_what_a_lost_connection_has_not_read_is_freed_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "grpc._cython.cygrpc")  # pytest keeps what is logged, and a call with its error
+
+    def calls() -> int:
+        """Calls that gRPC keeps, each with its response."""
+        return sum(type(each).__name__ == "RPCState" for each in gc.get_objects())
+
+    async with SlowBench.make() as bench:
+        gc.collect()
+        gc.disable()
+        try:
+            before = calls()
+            async with SlowReader.connected(bench.server.address) as reader:
+                for _ in range(20):
+                    reader.ask(FETCH_PATH, encode(FETCH))
+                await eventually(lambda: len(bench.sizes) == 20)
+            await eventually(lambda: bench.budget.bytes == 0)
+            await eventually(lambda: calls() <= before + 1)  # the loop that accepts calls keeps the last one
+        finally:
+            gc.enable()
 
 
 async def test_a_listener_closes_what_is_above_its_limit() -> None:
