@@ -15,7 +15,7 @@ from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.turns import Turns
 from tidelog.controller.channels import BrokerChannel
 from tidelog.errors import TidelogError
-from tidelog.runtime import loop_watch, rpc_server, tasks, zk
+from tidelog.runtime import loop_watch, responses, rpc_server, tasks, zk
 from tidelog.runtime.responses import ResponseBudget
 from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
@@ -111,6 +111,13 @@ def calls_are_kept_until_the_collector_comes(original: Any, *given: Any) -> Any:
         return answer
 
     return run
+
+
+@MUTANTS.mutant("WAKES-ALL", ByTest("tests/unit/runtime/test_responses.py::test_a_small_response_wakes_no_crowd"))
+@around(responses, "_wake")
+def every_response_wakes_all_that_wait(original: Any, waiting: Any, _freed_bytes: int) -> None:
+    """Each response that ends wakes all that wait for room, whatever it has freed."""
+    original(waiting, 1 << 60)
 
 
 @MUTANTS.mutant("ANY-CONNECTION", ByTest(f"{_GRPC}test_a_listener_closes_what_is_above_its_limit"))

@@ -25,13 +25,19 @@ SLOW_S: Final = 10.0
 Release = Callable[[], None]
 
 
+_Waiting = OrderedDict[asyncio.Event, None]
+"""One for each that waits for room, in that order."""
+
+
 class _Connection:
-    __slots__ = ("bytes", "since")
+    __slots__ = ("bytes", "since", "waiting")
 
     def __init__(self) -> None:
         self.bytes = 0
         self.since: OrderedDict[object, float] = OrderedDict()
         """Time at which each response was held, in that order."""
+        self.waiting: _Waiting = OrderedDict()
+        """For room of this connection."""
 
 
 class ResponseBudget:
@@ -50,7 +56,8 @@ class ResponseBudget:
         self._bytes_max = bytes_max
         self._connection_bytes_max = connection_bytes_max
         self._connections: dict[str, _Connection] = {}
-        self._freed = asyncio.Event()
+        self._waiting: _Waiting = OrderedDict()
+        """For room of the process."""
         self.bytes = 0
 
     def room(self, peer: str, most: int) -> int:
@@ -72,12 +79,18 @@ class ResponseBudget:
         held = self._connections.get(peer)
         if held is None or self._connection_bytes_max - held.bytes >= _LEAST_COST:
             self._cut_slowest()  # it is not this connection that is full
-        self._freed.clear()
+            waiting = self._waiting
+        else:
+            waiting = held.waiting
+        freed = asyncio.Event()
+        waiting[freed] = None
         try:
             async with asyncio.timeout(1.0):
-                await self._freed.wait()
+                await freed.wait()
         except TimeoutError:
             pass
+        finally:
+            waiting.pop(freed, None)
 
     def hold(self, peer: str, size_bytes: int, *, part: bool = False) -> Release:
         """Counts a response until `Release` is called. THROTTLING_QUOTA_EXCEEDED, and it is not to be sent, if neither the
@@ -107,9 +120,11 @@ class ResponseBudget:
             return
         held.bytes -= cost
         self.bytes -= cost
+        _wake(held.waiting, cost)
+        _wake(self._waiting, cost)
         if not held.since:
             self._connections.pop(peer, None)
-        self._freed.set()
+            _wake(held.waiting, self._connection_bytes_max)
 
     def _cut_slowest(self) -> None:
         """Closes the connection that holds the most, of those that have not taken a response for SLOW_S."""
@@ -128,6 +143,14 @@ class ResponseBudget:
                 size_bytes,
                 SLOW_S,
             )
+
+
+def _wake(waiting: _Waiting, freed_bytes: int) -> None:
+    """Wakes as many as may find room, and at least one. Readers that do not read may have hundreds that wait, and every response
+    to others frees a little: to wake them all each time would be most of what the process does."""
+    for _ in range(min(1 + freed_bytes // _LEAST_COST, len(waiting))):
+        freed, _ = waiting.popitem(last=False)
+        freed.set()
 
 
 def _refusal(whose: str, held: int, setting: str, most: int) -> TidelogError:

@@ -93,6 +93,34 @@ async def test_a_wait_ends_when_room_is_freed() -> None:
     assert waiting.done() and bench.budget.room("a", MIB) == MIB
 
 
+async def test_a_small_response_wakes_no_crowd() -> None:
+    bench = Bench()
+    for number in range(4):
+        bench.budget.hold(f"slow {number}", EACH // COPIES - CALL_BYTES)
+    waiting = [asyncio.ensure_future(bench.budget.wait("slow 0")) for _ in range(100)]
+    waiting += [asyncio.ensure_future(bench.budget.wait("another")) for _ in range(100)]
+    await asyncio.sleep(0)
+    bench.budget.hold("fast", 100, part=True)()
+    await asyncio.sleep(0.01)
+    assert sum(each.done() for each in waiting) == 1, "of those that wait for room of the process"
+    for each in waiting:
+        each.cancel()
+
+
+async def test_a_large_response_wakes_as_many_as_may_find_room() -> None:
+    bench = Bench()
+    release = bench.budget.hold("a", EACH // COPIES)
+    waiting = [asyncio.ensure_future(bench.budget.wait("a")) for _ in range(100)]
+    others = [asyncio.ensure_future(bench.budget.wait("b")) for _ in range(100)]
+    await asyncio.sleep(0)
+    release()
+    await asyncio.sleep(0.01)
+    assert all(each.done() for each in waiting[: EACH // LEAST_COST])
+    assert [each.done() for each in others].index(False) == 1 + EACH // LEAST_COST
+    for each in (*waiting, *others):
+        each.cancel()
+
+
 def test_the_slowest_connection_is_closed_for_the_others() -> None:
     bench = Bench()
     bench.budget.hold("small and slow", MIB)
