@@ -113,6 +113,13 @@ def calls_are_kept_until_the_collector_comes(original: Any, *given: Any) -> Any:
     return run
 
 
+@MUTANTS.mutant("REFUSED-IS-KEPT", ByTest(f"{_GRPC}test_what_is_refused_is_freed_at_once"))
+@around(rpc_server, "_abort")
+async def refused_calls_are_kept(_: Any, context: Any, answer: Any) -> None:
+    """A call that is refused is in a cycle with its refusal, and its request stays in memory until the collector comes."""
+    await context.abort(rpc_server.grpc.StatusCode[answer.status], answer.detail)
+
+
 @MUTANTS.mutant("WAKES-ALL", ByTest("tests/unit/runtime/test_responses.py::test_a_small_response_wakes_no_crowd"))
 @around(responses, "_wake")
 def every_response_wakes_all_that_wait(original: Any, waiting: Any, _freed_bytes: int) -> None:

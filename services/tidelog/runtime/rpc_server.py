@@ -9,7 +9,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import grpc
 from grpc import aio
@@ -151,7 +151,7 @@ class _Misrouted:
     def _refusal(self, meant_for: str) -> Any:
         async def refuse(_requests: Any, context: Any) -> None:
             text = f"{MISROUTED}: this is {self._advertised}, and the call is meant for {meant_for[:_NAMED_MAX]}"
-            await context.abort(grpc.StatusCode.UNAVAILABLE, text)
+            await _abort(context, TransportError("UNAVAILABLE", text))
 
         return refuse
 
@@ -194,9 +194,9 @@ def _unary_handler(
         try:
             return await contained(path, answer(data, context), on_bug)
         except (TidelogError, TransportError, HandlerBug) as error:
-            refusal = as_transport_error(error)
-        # Not before the exception is gone: its frames hold the request, and perhaps a response that is not sent.
+            refusal = _refusal(error)
         await _abort(context, refusal)
+        return b""
 
     return run
 
@@ -212,20 +212,34 @@ def _bidi_handler(route: Route, on_bug: OnBug, budget: ResponseBudget) -> Callab
         call: Any = handler(stream, _GrpcCaller(context, budget))
         try:
             await contained(path, call, on_bug)
+            return
         except asyncio.CancelledError:
             if not stream.cancelled:
                 raise
             task.uncancel()
-            await context.abort(grpc.StatusCode.CANCELLED, "the server broke the stream")
+            refusal = TransportError("CANCELLED", "the server broke the stream")
         except (TidelogError, TransportError, HandlerBug) as error:
-            await _abort(context, as_transport_error(error))
+            refusal = _refusal(error)
+        await _abort(context, refusal)
 
     return run
 
 
-async def _abort(context: Any, answer: TransportError) -> NoReturn:
-    await context.abort(grpc.StatusCode[answer.status], answer.detail)
-    raise AssertionError("abort raises")
+def _refusal(error: TidelogError | TransportError | HandlerBug) -> TransportError:
+    """A traceback has the frame that holds the error, and that of each caller, with the request in it."""
+    return as_transport_error(error).with_traceback(None)
+
+
+async def _abort(context: Any, answer: TransportError) -> None:
+    """Ends the call with a status. To be called when the exception that led to it is gone, whose frames hold the request.
+
+    gRPC keeps the exception of `abort` in the call, and raises it when the handler has returned. If it kept its traceback too,
+    each call that is refused would be in a cycle, and its request in memory until the collector comes.
+    """
+    try:
+        await context.abort(grpc.StatusCode[answer.status], answer.detail)
+    except aio.AbortError as error:
+        error.__traceback__ = None
 
 
 class _GrpcCaller:

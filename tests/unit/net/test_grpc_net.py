@@ -697,26 +697,55 @@ async def test_readers_that_do_not_read_lose_their_connections(monkeypatch: pyte
         await channel.close()
 
 
-async def test_what_a_lost_connection_has_not_read_is_freed_at_once(caplog: pytest.LogCaptureFixture) -> None:
+@contextlib.asynccontextmanager
+async def no_call_is_kept(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
+    """Afterwards gRPC keeps no call, and no request or response with it, though the collector does not run."""
     caplog.set_level(logging.CRITICAL, "grpc._cython.cygrpc")  # pytest keeps what is logged, and a call with its error
 
     def calls() -> int:
-        """Calls that gRPC keeps, each with its response."""
         return sum(type(each).__name__ == "RPCState" for each in gc.get_objects())
 
-    async with SlowBench.make() as bench:
-        gc.collect()
-        gc.disable()
-        try:
-            before = calls()
-            async with SlowReader.connected(bench.server.address) as reader:
-                for _ in range(20):
-                    reader.ask(FETCH_PATH, encode(FETCH))
-                await eventually(lambda: len(bench.sizes) == 20)
-            await eventually(lambda: bench.budget.bytes == 0)
-            await eventually(lambda: calls() <= before + 1)  # the loop that accepts calls keeps the last one
-        finally:
-            gc.enable()
+    gc.collect()
+    gc.disable()
+    try:
+        before = calls()
+        yield
+        await eventually(lambda: calls() <= before + 1)  # the loop that accepts calls keeps the last one
+    finally:
+        gc.enable()
+
+
+async def test_what_a_lost_connection_has_not_read_is_freed_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with SlowBench.make() as bench, no_call_is_kept(caplog):
+        async with SlowReader.connected(bench.server.address) as reader:
+            for _ in range(20):
+                reader.ask(FETCH_PATH, encode(FETCH))
+            await eventually(lambda: len(bench.sizes) == 20)
+        await eventually(lambda: bench.budget.bytes == 0)
+
+
+async def test_what_is_refused_is_freed_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(_request: Any, _context: CallContext) -> Any:
+        raise TransportError("INVALID_ARGUMENT", "as of a call that was forwarded")
+
+    async def wait(_request: Any, _context: CallContext) -> Any:
+        await asyncio.Event().wait()
+
+    routes = [Route(ECHO, refuse), Route(REPLICA_SERVICE_PRODUCE, wait), Route(STREAM, stream_echo)]
+    server = await GrpcNet().serve(LOOPBACK, routes)
+    async with no_call_is_kept(caplog), raw_channel(server.address) as channel:
+        for path, data in ((ECHO.path, b""), (ECHO.path, b"\xff\xff"), (REPLICA_SERVICE_PRODUCE.path, b"")):
+            for _ in range(5):
+                await status(channel.unary_unary(path)(data, timeout=0.1))
+        for _ in range(5):
+            stream = channel.stream_stream(STREAM.path)()
+            await stream.write(b"\xff\xff")
+            assert await stream.code() is grpc.StatusCode.INVALID_ARGUMENT
+            stream = channel.stream_stream(STREAM.path)()
+            await stream.write(encode(ping(1)))
+            assert await stream.read()
+            stream.cancel()
+    await server.stop(0)
 
 
 async def test_a_listener_closes_what_is_above_its_limit() -> None:
