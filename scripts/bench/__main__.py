@@ -19,6 +19,7 @@ from bench import (
     group_moves,
     group_scale,
     group_stops,
+    hostile,
     lab,
     latency,
     leaving,
@@ -69,6 +70,7 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     pipeline_read.NAMES: pipeline_read.run,
     pipeline_stream.NAMES: pipeline_stream.run,
     pipeline_sink.NAMES: pipeline_sink.run,
+    hostile.NAMES: hostile.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)
 

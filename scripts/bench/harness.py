@@ -60,6 +60,8 @@ class Scale:
     """Of random values that a batch reads."""
     sink_rows: int = 1_000_000
     """That a stream writes in micro-batches; about so many."""
+    hostile_s: float = 600.0
+    """Time of hostile requests, and that of harmless ones."""
 
 
 FULL: Final = Scale()
@@ -86,6 +88,7 @@ SMOKE: Final = Scale(
     stream_records=60_000,
     read_bytes=12_000_000,
     sink_rows=5_000,
+    hostile_s=8.0,
 )
 """For the tests that no benchmark rots; its figures mean nothing."""
 
