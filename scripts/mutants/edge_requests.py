@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mutants.patching import ByTest, Code, Table, around
 from tidelog import names
-from tidelog.broker import control_service
+from tidelog.broker import control_service, fetch
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.readers import Places, Readers, Wakeup
@@ -37,6 +37,12 @@ _LIMITS: Final = "tests/unit/wire/test_limits.py::"
 _HOSTILE: Final = "tests/unit/testing/test_hostile_requests.py::test_hostile_requests_are_small_work"
 _SHELL: Final = "tests/unit/controller/test_shell.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
+
+
+@MUTANTS.mutant("LARGE-READS-AT-ONCE", ByTest(f"{_WAITING}test_large_reads_let_others_run_in_between"))
+def large_reads_go_on(code: Code) -> None:
+    """All large fetches that are due are answered in one turn of the event loop."""
+    code.replace(fetch, "TURN_BYTES", 1 << 40)
 
 
 @MUTANTS.mutant("FORGED-EPOCH", ByTest(f"{_CONTROL}test_a_forged_controller_epoch_deposes_no_controller[LeaderAndIsr]"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.batches import batch, offsets
-from helpers.broker import BrokerBench
+from helpers.broker import BrokerBench, KnownCaller
 from tidelog.broker import readers
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.readers import PLACES_OF_FETCH, Places
@@ -15,6 +15,7 @@ from unit.broker.test_fetch import follower_at, led
 
 ONE = batch(b"x" * 1_000)
 WAIT = 10_000
+MIB = 1 << 20
 
 
 @pytest.fixture
@@ -37,6 +38,70 @@ async def parked(bench: BrokerBench, count: int = 1, **asked: Any) -> list["asyn
     await asyncio.sleep(0.01)
     assert bench.fetch.waiting == waiting + count
     return tasks
+
+
+async def holding_half_a_turn() -> BrokerBench:
+    bench = await led()
+    assert (await bench.send(batch(b"x" * (MIB // 2)))).error_code is ErrorCode.NONE
+    return bench
+
+
+async def reads_of_each_turn(bench: BrokerBench, *callers: str, max_bytes: int) -> list[list[str]]:
+    """Returns whose fetches were answered in each turn of the event loop, when all are sent in one; empty turns are left out."""
+    turns: list[list[str]] = [[]]
+
+    async def ask(caller: str) -> None:
+        got = await bench.get(0, caller=caller, max_bytes=max_bytes)
+        assert got.records
+        turns[-1].append(caller)
+
+    tasks = [asyncio.ensure_future(ask(caller)) for caller in callers]
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        turns.append([])
+    return [turn for turn in turns if turn]
+
+
+async def test_large_reads_let_others_run_in_between() -> None:
+    bench = await holding_half_a_turn()
+    turns = await reads_of_each_turn(bench, *["greedy"] * 5, "modest", max_bytes=MIB)
+    assert turns == [["greedy"] * 2, ["greedy"] * 2, ["greedy", "modest"]]
+
+
+@pytest.mark.parametrize("large", [0, 2])
+async def test_small_reads_share_a_turn(large: int) -> None:
+    bench = await holding_half_a_turn()
+    await bench.send(batch(b"small"))
+    tasks = [asyncio.ensure_future(bench.get(0)) for _ in range(large)]
+    tasks += [asyncio.ensure_future(bench.get(1)) for _ in range(9)]
+    for _ in range(3 if large else 1):  # the large ones, the rest of the event loop, the small ones
+        await asyncio.sleep(0)
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_crowd_that_waits_is_woken_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = await holding_half_a_turn()
+    looks = 0
+    room = KnownCaller.room
+
+    def counted(self: KnownCaller, most: int) -> int:
+        nonlocal looks
+        looks += 1
+        return room(self, most)
+
+    monkeypatch.setattr(KnownCaller, "room", counted)
+    turns = await reads_of_each_turn(bench, *["greedy"] * 100, max_bytes=MIB)
+    assert turns == [["greedy"] * 2] * 50
+    assert looks == 100
+
+
+async def test_a_fetch_that_is_cancelled_gives_its_turn_on() -> None:
+    bench = await holding_half_a_turn()
+    first, second, third, last = (asyncio.ensure_future(bench.get(0, caller=caller)) for caller in "abcd")
+    await asyncio.sleep(0)
+    assert (first.done(), second.done(), third.done()) == (True, True, False)
+    third.cancel()
+    assert (await last).records
 
 
 async def test_appends_beside_waiting_fetches_read_nothing(reads: list[int]) -> None:
