@@ -50,8 +50,11 @@ SETTLED_SHARE: Final = 0.2
 TURN_S: Final = 5.0
 """At the beginning of a block, what the one before has left is worked off; at most a quarter of it."""
 VICTIM: Final = "victim"
-FILLED: Final = ("filled", 60)
-"""A topic for readers, with so many batches of BATCH_BYTES in each partition."""
+FILLED: Final = ("filled", REPLICAS, 60)
+"""A topic for readers: its partitions, one for each broker to lead, and the batches of BATCH_BYTES in each."""
+TAILED: Final = ("tailed", 20, 5)
+"""A topic whose last appends take all the memory that brokers keep appends in: its partitions, and the batches in each. Else the
+load would fill that memory within half an hour, and brokers would seem to grow."""
 BATCH_BYTES: Final = 1_000_000
 RATIO_MAX: Final = 2.0
 FLAT_BYTES: Final = 32 << 20
@@ -163,16 +166,15 @@ async def keep(cluster: BenchCluster, topic: str) -> None:
         await asyncio.sleep(1.0)
 
 
-async def fill(cluster: BenchCluster) -> dict[int, int]:
-    """A topic with one partition for each broker to lead. Returns the leaders."""
-    name, count = FILLED
-    assignment = [[(first + n) % REPLICAS for n in range(REPLICAS)] for first in range(REPLICAS)]
+async def fill(cluster: BenchCluster, name: str, partitions: int, batches: int) -> dict[int, int]:
+    """Creates a topic and fills it. Returns its leaders."""
+    assignment = [[(first + n) % REPLICAS for n in range(REPLICAS)] for first in range(partitions)]
     await cluster.admin.create_topic(name, assignment=assignment)
     found = await cluster.admin.wait_until_led(name, in_sync=True, timeout_s=60.0)
     batch = batch_of(BATCH_BYTES)
     async with Probe(name, cluster.addresses) as probe:
-        await probe.wait_known(REPLICAS)
-        await probe.fill(batch, count * REPLICAS, REPLICAS)
+        await probe.wait_known(partitions)
+        await probe.fill(batch, batches * partitions, partitions)
     return {each.partition: each.leader for each in found.partitions}
 
 
@@ -243,7 +245,9 @@ class Result(NamedTuple):
 
 
 async def measure(bench: Bench, cluster: BenchCluster) -> Result:
-    leaders, topic = await fill(cluster), await cluster.new_topic(PARTITIONS)
+    leaders = await fill(cluster, *FILLED)
+    await fill(cluster, *TAILED)
+    topic = await cluster.new_topic(PARTITIONS)
     pids, watched = pids_of(cluster), Watched()
     servers = {name: pid for name, pid in pids.items() if pid is not None and not name.startswith("zookeeper")}
     path = bench.directory / HISTORY
