@@ -5,8 +5,8 @@ from collections import deque
 from typing import Final
 
 _WOKEN: Final = 16
-"""Of those that wait, in one turn of the event loop. Most find that those before them have taken the portion, so to wake all of
-them each time could be more work than what they wait for."""
+"""The most that are woken in one turn of the event loop. Most of them find that those before them have taken the portion, so to
+wake all each time could be more work than what they wait for."""
 
 
 class Pace:
