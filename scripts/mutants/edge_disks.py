@@ -448,6 +448,14 @@ def log_that_no_start_can_read_waits(original: Any, self: Any, tp: Any, host: An
     return None if host is None else original(self, tp, host)
 
 
+@MUTANTS.mutant("FORGOTTEN-FAILURE", ByTest(f"{_REVIVAL}test_a_log_that_cannot_be_listed_counts_as_failed"))
+@around(LogStore, "_close")
+def failure_is_forgotten(original: Any, self: Any, tp: Any) -> Any:
+    """A log that is to be deleted no longer counts as failed, whether that succeeds or not."""
+    self.failed.pop(tp, None)
+    return original(self, tp)
+
+
 @MUTANTS.mutant("UNREAD-MARKS", ByTest(f"{_STORE}test_a_small_file_that_cannot_be_read_ends_no_start"))
 @around(checkpoint, "read_lines")
 def small_file_must_be_readable(original: Any, disk: Any, path: str) -> Any:

@@ -11,14 +11,14 @@ wake all each time could be more work than what they wait for."""
 
 class Pace:
     def __init__(self, portion: int) -> None:
-        """`portion` of any unit; the work that exceeds it is done, and the last of a turn of the event loop."""
+        """`portion` is in any unit. The work that exceeds it is still done, as the last of that turn of the event loop."""
         self._portion = portion
         self._done = 0
         self._rests = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
-        """Returns when there is work left for this turn of the event loop, at once if there is."""
+        """Returns once this turn of the event loop has some of its portion left; at once if it has."""
         while self._done >= self._portion:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)

@@ -1,4 +1,7 @@
-"""Whether a partition that a disk error took offline may be tried again, and how. Arithmetic; the reviver acts on it."""
+"""The next step for a partition that a disk error took offline: to wait, to open its log again, or to throw away what is bad.
+
+Pure functions; the reviver acts on them.
+"""
 
 from enum import Enum
 from typing import Final, NamedTuple

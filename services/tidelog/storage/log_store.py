@@ -455,7 +455,7 @@ class LogStore:
             except OSError as error:
                 raise TidelogError(f"{folder}: cannot be deleted: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
             self._gone(key, gone)
-        self._logs.pop(tp, None)
+        self._forget_log(tp)
 
     def set_aside(self, tp: TopicPartition, high_watermark: int) -> Stray | None:
         """Renames the folder of a log that is not listed, and keeps its marks; None when there is no record in it.
@@ -478,7 +478,7 @@ class LogStore:
                 stray = self.strays.add(key, folder, None if log is None else log.size_bytes)
             except OSError as error:
                 raise TidelogError(f"{folder}: cannot be set aside: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self._logs.pop(tp, None)
+        self._forget_log(tp)
         return stray
 
     def delete_stray(self, stray: Stray) -> None:
@@ -495,7 +495,6 @@ class LogStore:
             reason = f"{self._folder(tp)} is being opened again"
             raise TidelogError(reason, ErrorCode.KAFKA_STORAGE_ERROR)
         log = self._logs.get(tp)
-        self.failed.pop(tp, None)
         folder = self._folder(tp)
         if self._disk.kind(folder) is None:
             return None
@@ -505,6 +504,11 @@ class LogStore:
         if log is not None:
             log.close()
         return LogKey(tp.topic, tp.partition, topic_id)
+
+    def _forget_log(self, tp: TopicPartition) -> None:
+        """Its folder is out of the way. Until then a log that could not be opened goes on counting as failed."""
+        self._logs.pop(tp, None)
+        self.failed.pop(tp, None)
 
     def _gone(self, key: LogKey, folder: str) -> None:
         self._deleted.append(folder)

@@ -158,7 +158,7 @@ class GroupRun(Run):
             await asyncio.sleep(0.5)
 
     def _missing(self) -> str:
-        """What keeps a group from being done; partitions that rightly have no leader do not."""
+        """Returns why a group is not done; "" if all are. Partitions that rightly have no leader do not count."""
         vetoed = self.cluster.vetoed()
         tps = sorted(
             tp for tp in stored_states(self.cluster.zookeeper.dump()) if tp.topic != RENEWED and tp not in vetoed

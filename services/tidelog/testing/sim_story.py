@@ -291,7 +291,7 @@ class Run:
             if not rotten and self.cluster.converged(except_for=vetoed):
                 return vetoed
         what = f"{rotten} are rotten; {self.cluster.describe()}" if rotten else self.cluster.describe()
-        raise Violation(f"LIVE-1 to 4: no convergence {HEAL_S:.0f} s after healing: {what}")
+        raise Violation(f"no convergence {HEAL_S:.0f} s after healing: {what}")
 
     def _rotten(self, vetoed: frozenset[TopicPartition]) -> list[str]:
         """Segments that are rotten still, but for those of partitions that rightly have no leader."""

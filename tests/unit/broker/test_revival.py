@@ -24,7 +24,7 @@ from tidelog.storage.recovery import Damage
 from tidelog.storage.reserve import RESERVE_FILE
 from tidelog.storage.trouble import Trouble
 from tidelog.testing.clock import SimClock
-from tidelog.testing.disk import Crash
+from tidelog.testing.disk import Crash, SimDisk
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
@@ -356,6 +356,21 @@ async def test_a_log_that_no_start_can_read_is_fetched_again() -> None:
     answered(bench, b"a", high_watermark=1)
     await asyncio.sleep(5.0)
     assert names(bench.manager.failed()) == []
+    revivals.cancel()
+
+
+async def test_a_log_that_cannot_be_listed_counts_as_failed() -> None:
+    """The log is to be thrown away, and cannot be; the controller must not believe that this copy works."""
+    disk, folder = SimDisk(), "/data/events-0"
+    BrokerBench(disk, clock=SimClock()).told()
+    disk.crash(Crash.PROCESS)
+    disk.fail("list_dir", errno.EIO, path=folder, times=1_000_000)
+    bench = BrokerBench(disk, clock=SimClock())
+    revivals = asyncio.create_task(bench.reviver.run(WANTED_BYTES))
+    assert tell(bench, told()) is ErrorCode.KAFKA_STORAGE_ERROR
+    for _ in range(70):
+        await asyncio.sleep(1.0)
+        assert names(bench.manager.failed()) == ["events"]
     revivals.cancel()
 
 

@@ -6,6 +6,7 @@ or waits for an operator; no error is another one than those of the log.
 
 import errno
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -63,6 +64,16 @@ def tell(story: Callable[[Witness], None], struck: Struck, at: int, error: int) 
     return disk, witness, True
 
 
+@contextmanager
+def noted(when: str) -> Iterator[None]:
+    """A failure says when it happened."""
+    try:
+        yield
+    except (AssertionError, OSError, TidelogError) as problem:
+        problem.add_note(when)
+        raise
+
+
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__.removeprefix("story_"))
 def test_every_call_fails_once(story: Callable[[Witness], None], error: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +86,8 @@ def test_every_call_fails_once(story: Callable[[Witness], None], error: str, mon
         if ended and witness.log.failure is None:
             witness.synced = end_of(witness.states[-1])
         disk.crash(Crash.PROCESS)
-        try:
+        with noted(f"after {error} at call {at} of {calls}: {struck.struck}; told to its end: {ended}"):
             check(disk, witness)
-        except Exception as problem:
-            problem.add_note(f"after {error} at call {at} of {calls}: {struck.struck}; told to its end: {ended}")
-            raise
     assert calls > 5
 
 
@@ -132,11 +140,8 @@ def test_every_call_of_a_start_fails_once(
         if struck.struck.endswith("/log-start-offset-checkpoint"):
             witness.starts = [*range(starts[-1] + 1)]  # where the first segment begins, which may be below
         disk.crash(Crash.PROCESS)
-        try:
+        with noted(f"after {error} at call {at} of {calls}: {struck.struck}"):
             check(disk, witness)
-        except Exception as problem:
-            problem.add_note(f"after {error} at call {at} of {calls}: {struck.struck}")
-            raise
     assert calls > 5
 
 
@@ -177,11 +182,8 @@ def test_every_file_is_damaged_before_a_start(story: Callable[[Witness], None], 
     for path, data in files.items():
         for how, changed in damages(data):
             disk = damaged(before, path, changed)
-            try:
+            with noted(f"{path} {how}, after a {'clean stop' if clean else 'kill'}"):
                 opened_as_promised(disk, witness)
-            except Exception as problem:
-                problem.add_note(f"{path} {how}, after a {'clean stop' if clean else 'kill'}")
-                raise
             tried += 1
     assert tried > 20
 
