@@ -4,14 +4,15 @@ Everything that happens is drawn from one seed, so that a run can be repeated. F
 what the processes do about them is their own code.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.client.connections import ClientPorts
 from tidelog.ids import Address, TopicPartition
+from tidelog.storage.log_store import parse_folder_name
 from tidelog.testing.clock import SimClock
-from tidelog.testing.invariants import Checker, PartitionView
+from tidelog.testing.invariants import Checker, PartitionView, StoredView
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.observer import Observer
@@ -80,8 +81,20 @@ class SimCluster:
                 yield node.number, broker.registration.broker_epoch, list(broker.manager)
 
     def vetoed(self) -> frozenset[TopicPartition]:
-        """Partitions that rightly have no leader: every member of the ISR is back in another life that lost something."""
-        return vetoed(stored_states(self.zookeeper.dump()), self.zookeeper)
+        """Partitions that rightly wait for an operator: every member of the ISR is back in another life that lost something, or
+        the last member of the ISR says that it cannot read its log, whose disk has rotted."""
+        states = stored_states(self.zookeeper.dump())
+        return vetoed(states, self.zookeeper) | self._rotten_last_copies(states)
+
+    def _rotten_last_copies(self, states: Mapping[TopicPartition, StoredView]) -> frozenset[TopicPartition]:
+        node = self.world.rotting
+        if node is None or node.broker is None or node.broker.manager is None:
+            return frozenset()
+        failed = {TopicPartition(each.topic, each.partition) for each in node.broker.manager.failed()}
+        rotten = {parse_folder_name(path.split("/")[2]) for path in node.disk.rotten()}
+        return frozenset(
+            tp for tp in failed & states.keys() & rotten if {broker for broker, _ in states[tp].isr} == {node.number}
+        )
 
     def converged(self, except_for: frozenset[TopicPartition]) -> bool:
         """LIVE-1, 2 and 4: every partition led, every replica in sync, every high watermark at its log's end."""

@@ -1,11 +1,18 @@
 """A disk of the simulator rots where what is lost can be fetched again, and nowhere else."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from helpers.batches import batch, placed
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
 from tidelog.testing.bit_rot import EPOCH, BitRot
 from tidelog.testing.disk import SECTOR_BYTES
+from tidelog.testing.invariants import StoredView
 from tidelog.testing.sim_cluster import SimCluster
+from tidelog.wire import messages as m
 
 SEGMENT = f"/data/events-0/{0:020d}.log"
 RECORDS = [placed(batch(b"%d" % number * 300), number, 0) for number in range(5)]
@@ -59,3 +66,23 @@ def test_a_leader_epoch_is_not_flipped() -> None:
     assert len(RECORDS[0]) < SECTOR_BYTES, "no sector of it is lost"
     positions = struck(rot, 5_000)
     assert len(positions) > 100 and not set(positions) & set(EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("isr", "reported", "waits"),
+    [((0,), True, True), ((0, 1), True, False), ((0,), False, False)],
+    ids=["the last copy", "another copy in sync", "not reported"],
+)
+def test_a_rotten_last_copy_waits_for_an_operator(isr: tuple[int, ...], reported: bool, waits: bool) -> None:
+    rot = a_rotting_disk(RECORDS[0], RECORDS[0])
+    node, tp = rot._node, TopicPartition("events", 0)
+    failed = (
+        (m.PartitionResult(topic="events", partition=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR),) if reported else ()
+    )
+    node.broker = cast(Any, SimpleNamespace(manager=SimpleNamespace(failed=lambda: failed)))
+    members = frozenset(((node.number + broker) % 3, 7) for broker in isr)
+    stored = StoredView(node.number, 0, members, (0, 1, 2), 0, 0)
+    find = rot._cluster._rotten_last_copies
+    assert not find({tp: stored}), "its disk is whole"
+    node.disk.flip_bit(SEGMENT, 3, 0)
+    assert (tp in find({tp: stored})) == waits
