@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mutants.patching import ByTest, Code, Table, around
 from tidelog import names
-from tidelog.broker import control_service, fetch
+from tidelog.broker import control_service, fetch, follower_session
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.readers import Places, Readers, Wakeup
@@ -255,8 +255,21 @@ def a_long_name_is_answered_per_partition(*_: Any) -> None:
 @MUTANTS.mutant("MANY-PROPOSALS", ByTest(f"{_HOSTILE}[AlterIsr]"))
 def a_proposal_names_many_partitions(code: Code) -> None:
     """A request for new ISRs may hold fifteen times the partitions that a broker sends in one."""
-    many = dict.fromkeys(limits.LIMITS[m.AlterIsrRequest], limits.SERVERS)
+    many = dict.fromkeys(limits.LIMITS[m.AlterIsrRequest], 15 * limits.PARTITIONS)
     code.replace(limits, "LIMITS", {**limits.LIMITS, m.AlterIsrRequest: many})
+
+
+@MUTANTS.mutant("DECODED-AT-ONCE", ByTest(f"{_HOSTILE}[CommitOffsets]"))
+def a_server_decodes_at_once(code: Code) -> None:
+    """A server decodes a large request in one turn of the event loop."""
+    code.replace(rpc_server, "step_decoder", lambda kind: None)
+
+
+@MUTANTS.mutant("POSITIONS-AT-ONCE", ByTest(f"{_HOSTILE}[ReplicaFetch]"))
+def a_leader_takes_all_positions_at_once(code: Code) -> None:
+    """A leader looks at all positions of a request, and answers them, in one turn of the event loop."""
+    code.replace(follower_session, "AT_ONCE", 1 << 60)
+    code.replace(follower_session, "ANSWERS_MAX", 1 << 60)
 
 
 @MUTANTS.mutant("LONG-ID", ByTest(f"{_HOSTILE}[Produce]"))

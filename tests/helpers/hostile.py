@@ -29,8 +29,8 @@ FLOOR_CALLS: Final = 10_000
 """Calls that each step may make: some milliseconds."""
 TIMES: Final = 10
 """A step may make so many times the calls that the largest request of its method needs."""
-BASELINE_CALLS: Final = 5_000_000
-"""Calls at which the largest request itself is ended."""
+BASELINE_CALLS: Final = 300_000
+"""Calls at which a step is ended that serves the largest request itself."""
 PATIENCE_S: Final = 1.0
 """Virtual time after which a caller leaves."""
 STREAM_S: Final = 0.05

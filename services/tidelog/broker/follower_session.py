@@ -31,6 +31,11 @@ _log = logging.getLogger(__name__)
 COPIES_SHARE: Final = 4
 """Of a chunk one in so many bytes is kept for what reassignments copy, if there is any."""
 
+AT_ONCE: Final = 1_000
+"""Positions that are looked at in one turn of the event loop."""
+ANSWERS_MAX: Final = 5_000
+"""Refusals and divergences in one chunk: what is not in it comes with the next one."""
+
 
 class _HeldBack(NamedTuple):
     host: PartitionHost
@@ -122,7 +127,7 @@ class FollowerSession:
         """Until the stream ends; the caller runs `send` beside it."""
         try:
             while (request := await self._stream.read()) is not None:
-                self._on_request(request)
+                await self._on_request(request)
                 await give_way()
         finally:
             self._close()
@@ -146,7 +151,7 @@ class FollowerSession:
         except TransportError:
             pass  # the reading side sees it too and closes the session
 
-    def _on_request(self, request: m.ReplicaFetchRequest) -> None:
+    async def _on_request(self, request: m.ReplicaFetchRequest) -> None:
         if request.replica_id < 0:
             raise TidelogError(
                 f"replica_id is {request.replica_id}, it must not be negative", ErrorCode.INVALID_REQUEST
@@ -154,8 +159,10 @@ class FollowerSession:
         if self.replica < 0:
             self.replica, self._broker_epoch = request.replica_id, request.broker_epoch
             self._on_introduced(self)
-        for position in request.partitions:
+        for number, position in enumerate(request.partitions, 1):
             self._on_position(position)
+            if not number % AT_ONCE:
+                await give_way()
         if request.acked_chunk and request.acked_chunk == self._unacked:
             self._unacked = 0
         if not self._unacked and (self._news or self._copies or self._answers):
@@ -254,7 +261,8 @@ class FollowerSession:
         left = self._take(self._news, chunk_bytes - kept, parts, batch_bytes)
         self._take(self._copies, max(left, 0) + kept, parts, batch_bytes)
         room = batch_bytes + SLACK_BYTES - sum(map(_size_of, parts)) - (ITEM_BYTES + TOPIC_NAME_MAX)
-        fitting = sum(size <= room for size in itertools.accumulate(map(_size_of, self._answers)))
+        sizes = itertools.accumulate(map(_size_of, itertools.islice(self._answers, ANSWERS_MAX)))
+        fitting = sum(size <= room for size in sizes)
         answers, self._answers = self._answers[:fitting], self._answers[fitting:]
         room -= sum(map(_size_of, answers))
         waiting: dict[TopicPartition, PartitionHost] = {}

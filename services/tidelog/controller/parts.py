@@ -59,7 +59,7 @@ def _role_sizes(
 
 def _metadata(request: m.UpdateMetadataRequest, part_bytes: int) -> list[Request]:
     room = part_bytes - _live_bytes(request.live_brokers)
-    deleted = _cut(((name, len(name) + 4) for name in request.deleted_topics), room)
+    deleted = _cut(((name, len(name) + 12) for name in request.deleted_topics), room)
     states = _cut(((state, _state_bytes(state)) for state in request.partition_states), room)
     # What was deleted goes first: the same name may have been made again.
     cut: list[tuple[tuple[str, ...], tuple[m.PartitionState, ...]]] = [

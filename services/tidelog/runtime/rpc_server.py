@@ -19,9 +19,9 @@ from grpc_reflection.v1alpha import reflection
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
-from tidelog.ports.recorder import CAUSE, cause_text
+from tidelog.ports.recorder import CAUSE, carries_cause, cause_text, take_cause
 from tidelog.runtime.responses import CALL_BYTES, ResponseBudget
-from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_decoder, stream_encoder
+from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_encoder
 from tidelog.runtime.rpc_options import (
     MEANT_FOR,
     MISROUTED,
@@ -32,7 +32,7 @@ from tidelog.runtime.rpc_options import (
     target,
 )
 from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
-from tidelog.wire.codec import decoder, encoder
+from tidelog.wire.codec import STEP_ITEMS, decoder, encoder, step_decoder
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -168,12 +168,12 @@ def _unary_handler(
 ) -> Callable[[bytes, Any], Awaitable[bytes]]:
     """gRPC would log the trace of an answer that is too large, and tell the caller nothing of the cause."""
     path, handler = route.method.path, route.handler
-    decode, encode = decoder(route.method.request), encoder(route.method.response)
+    decode, encode = _decoder(route.method.request), encoder(route.method.response)
 
     async def answer(data: bytes, context: Any) -> bytes:
         cause = cause_in(context.invocation_metadata())
         CAUSE.set(cause)
-        call: Any = handler(decode(data), _GrpcCaller(context, budget))
+        call: Any = handler(await decode(data), _GrpcCaller(context, budget))
         message = encode(await call)
         if CAUSE.get() != cause and (led := cause_text()) is not None:
             context.set_trailing_metadata(((CAUSED_BY, led),))
@@ -203,7 +203,7 @@ def _unary_handler(
 
 def _bidi_handler(route: Route, on_bug: OnBug, budget: ResponseBudget) -> Callable[[Any, Any], Awaitable[None]]:
     path, handler = route.method.path, route.handler
-    decode, encode = stream_decoder(route.method.request), stream_encoder(route.method.response)
+    decode, encode = _stream_decoder(route.method.request), stream_encoder(route.method.response)
 
     async def run(_requests: Any, context: Any) -> None:
         task = asyncio.current_task()
@@ -223,6 +223,36 @@ def _bidi_handler(route: Route, on_bug: OnBug, budget: ResponseBudget) -> Callab
         await _abort(context, refusal)
 
     return run
+
+
+def _decoder(kind: type[Any]) -> Callable[[bytes], Awaitable[Any]]:
+    """Others run while a large request is decoded."""
+    at_once, steps = decoder(kind), step_decoder(kind)
+
+    async def decode(data: bytes) -> Any:
+        if steps is None or len(data) < STEP_ITEMS:
+            return at_once(data)
+        made = steps(data)
+        while True:
+            try:
+                next(made)
+            except StopIteration as end:
+                return end.value
+            await asyncio.sleep(0)
+
+    return decode
+
+
+def _stream_decoder(kind: type[Any]) -> Callable[[bytes], Awaitable[Any]]:
+    """Decoding a message makes what led to it the present cause."""
+    decode = _decoder(kind)
+
+    async def run(data: bytes) -> Any:
+        message = await decode(data)
+        take_cause(message)
+        return message
+
+    return run if carries_cause(kind) else decode
 
 
 def _refusal(error: TidelogError | TransportError | HandlerBug) -> TransportError:
@@ -275,7 +305,7 @@ class _ServerStream:
     def __init__(
         self,
         context: Any,
-        decode: Callable[[bytes], Any],
+        decode: Callable[[bytes], Awaitable[Any]],
         encode: Callable[[Any], bytes],
         task: "asyncio.Task[Any]",
         budget: ResponseBudget,
@@ -292,7 +322,7 @@ class _ServerStream:
             data = await self._context.read()
         except (asyncio.CancelledError, aio.BaseError) as error:
             raise broken(error) from None
-        return None if data is aio.EOF else self._decode(data)
+        return None if data is aio.EOF else await self._decode(data)
 
     async def write(self, message: Any) -> None:
         data = self._encode(message)

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -36,6 +36,10 @@ MESSAGE_TYPES: Final = tuple(
 
 JOIN_BYTES: Final = 16 << 10
 """From this many bytes of records a partition, they are joined to the message instead of built into it."""
+
+STEP_ITEMS: Final = 20_000
+"""Items that a server makes of a request in one turn of the event loop: some 15 ms. A request to append holds fewer, so those
+of a connection stay in their order."""
 
 _WITH_RECORDS: Final = (messages.ProduceRequest, messages.FetchResponse, messages.ReplicaFetchResponse)
 
@@ -78,6 +82,21 @@ def decoder(kind: type[M]) -> Callable[[bytes], M]:
     if found is None:
         found = _DECODERS[kind] = _compiled_decoder(kind)
     return found
+
+
+def step_decoder(kind: type[M]) -> Callable[[bytes], Generator[None, None, M]] | None:
+    """A decoder that pauses after each STEP_ITEMS items of lists, and raises what `decode` does. None for a kind of which one
+    step makes all that a request may hold, and for orders of a controller, of which states are kept."""
+    if kind in _WITH_STATES or max(limits.LIMITS.get(kind, {"": 0}).values()) <= STEP_ITEMS:
+        return None
+    parser, build = _Parser(kind), _builder(kind, in_steps=True)
+
+    def run(data: bytes) -> Generator[None, None, M]:
+        parsed = yield from parser.steps(data)
+        found: M = yield from build(parsed)
+        return found
+
+    return run
 
 
 def _compiled_encoder(kind: type[Any]) -> Callable[[Any], bytes]:
@@ -194,7 +213,7 @@ def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
             state, held = _known_state(data[at : at + size])
             states.append(state)
             items += held
-            if max(len(states), items) > limits.SERVERS:
+            if len(states) > limits.TOLD or items > limits.REPLICAS:
                 return [], data
             at += size
     except (IndexError, _NotKept):
@@ -219,26 +238,58 @@ def _varint(number: int) -> bytes:
 
 
 def _compiled_decoder(kind: type[M]) -> Callable[[bytes], M]:
-    names: dict[str, Any] = {"code": _CODES.get, "unknown": ErrorCode.UNKNOWN_SERVER_ERROR}
-    lines = ["def build(p0):", *_reading(kind, 0, " ", names), " return v0"]
-    exec("\n".join(lines), names)
-    build: Callable[[Message], M] = names["build"]
-    parse = _pb_class(kind).FromString
-    counter = limits.ListCounter(kind) if kind in limits.LIMITS else None
-    outline = Outline(kind, _pb_class(kind).DESCRIPTOR) if kind in limits.LIMITS else None
+    parse, build = _Parser(kind).parse, _builder(kind, in_steps=False)
 
     def run(data: bytes) -> M:
-        try:
-            if outline is not None and len(data) > PART_BYTES:
-                outline.check(data)
-            parsed = parse(data)
-            if counter is not None:
-                counter.check(parsed, len(data))
-            return build(parsed)
-        except DecodeError as error:
-            raise TidelogError(f"not a {kind.__name__}: {error}", ErrorCode.INVALID_REQUEST) from error
+        found: M = build(parse(data))
+        return found
 
     return _recognising(run) if kind in _WITH_STATES else run
+
+
+class _Parser:
+    """Bytes to a message of protobuf whose lists are no longer than they may be."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._name = kind.__name__
+        self._parse = _pb_class(kind).FromString
+        limited = kind in limits.LIMITS
+        self._counter = limits.ListCounter(kind) if limited else None
+        self._outline = Outline(kind, _pb_class(kind).DESCRIPTOR) if limited else None
+
+    def parse(self, data: bytes) -> Message:
+        if len(data) > PART_BYTES and self._outline is not None:
+            self._outline.check(data)
+        return self._parsed(data)
+
+    def steps(self, data: bytes) -> Generator[None, None, Message]:
+        """The same with pauses."""
+        if len(data) > PART_BYTES and self._outline is not None:
+            yield from self._outline.steps(data, STEP_ITEMS)
+        return self._parsed(data)
+
+    def _parsed(self, data: bytes) -> Message:
+        try:
+            found = self._parse(data)
+        except DecodeError as error:
+            raise TidelogError(f"not a {self._name}: {error}", ErrorCode.INVALID_REQUEST) from error
+        if self._counter is not None:
+            self._counter.check(found, len(data))
+        return found
+
+
+def _builder(kind: type[Any], *, in_steps: bool) -> Callable[[Message], Any]:
+    """A message of protobuf to one of ours. In steps: a generator that returns it."""
+    names: dict[str, Any] = {"code": _CODES.get, "unknown": ErrorCode.UNKNOWN_SERVER_ERROR}
+    lines = [
+        "def build(p0):",
+        *([" n = 0"] if in_steps else ()),
+        *_reading(kind, 0, " ", names, in_steps),
+        " return v0",
+    ]
+    exec("\n".join(lines), names)
+    build: Callable[[Message], Any] = names["build"]
+    return build
 
 
 def _recognising(decode_all: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -297,8 +348,9 @@ def _filling(kind: type[Any], depth: int, indent: str, without: Collection[str] 
             yield f"{indent}if x := {value}.{name}: {target}.{name} = x"
 
 
-def _reading(kind: type[Any], depth: int, indent: str, names: dict[str, Any]) -> Iterator[str]:
-    """Statements that make v{depth} a `kind` with the fields of protobuf's p{depth}; fills in `names`.
+def _reading(kind: type[Any], depth: int, indent: str, names: dict[str, Any], in_steps: bool) -> Iterator[str]:
+    """Statements that make v{depth} a `kind` with the fields of protobuf's p{depth}; fills in `names`. In steps: they count the
+    items of lists in `n`, and yield after each STEP_ITEMS.
 
     It is made without its constructor, which takes as long as reading the fields: a message has no other duty than to hold
     them (`values.value`).
@@ -315,7 +367,10 @@ def _reading(kind: type[Any], depth: int, indent: str, names: dict[str, Any]) ->
             if _is_message(hint):
                 yield f"{indent}many{depth} = []"
                 yield f"{indent}for {inner_source} in {source}.{name}:"
-                yield from _reading(hint, depth + 1, indent + " ", names)
+                if in_steps:
+                    yield f"{indent} n += 1"
+                    yield f"{indent} if not n % {STEP_ITEMS}: yield"
+                yield from _reading(hint, depth + 1, indent + " ", names, in_steps)
                 yield f"{indent} many{depth}.append({inner_value})"
                 yield f"{indent}{value}.{name} = tuple(many{depth})"
             elif hint is ErrorCode:
@@ -328,11 +383,11 @@ def _reading(kind: type[Any], depth: int, indent: str, names: dict[str, Any]) ->
             yield f"{indent}{inner_value} = None"
             yield f"{indent}if {source}.HasField({name!r}):"
             yield f"{indent} {inner_source} = {source}.{name}"
-            yield from _reading(inner, depth + 1, indent + " ", names)
+            yield from _reading(inner, depth + 1, indent + " ", names, in_steps)
             yield f"{indent}{value}.{name} = {inner_value}"
         elif _is_message(hint):
             yield f"{indent}{inner_source} = {source}.{name}"
-            yield from _reading(hint, depth + 1, indent, names)
+            yield from _reading(hint, depth + 1, indent, names, in_steps)
             yield f"{indent}{value}.{name} = {inner_value}"
         elif hint is ErrorCode:
             yield f"{indent}{value}.{name} = code({source}.{name}, unknown)"

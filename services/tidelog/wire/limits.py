@@ -33,24 +33,32 @@ OFFSETS: Final = 200_000
 """Offsets of one group: the default of `group_max_partitions`."""
 STATES: Final = 100
 """Names of group states, of which there are five, or of families of events."""
-SERVERS: Final = 150_000
-"""Items in what brokers and controllers tell each other. They bound it by bytes: fewer fit in a request of 4 MiB, where the
-shortest replica position takes 29 bytes."""
+TOLD: Final = 20_000
+"""Partitions or topics in one order of a controller, which sends no more than 1 MiB at a time and counts 66 bytes or more for
+each (`controller.parts`)."""
+DELETED: Final = 100_000
+"""Names of deleted topics in one order: a controller counts 12 bytes for each beside its length."""
+LIVE: Final = 10_000
+"""Brokers of a cluster."""
+LISTENERS: Final = 3 * LIVE
+POSITIONS: Final = 50_000
+"""Replicas that a follower speaks of at once. It sends 1 MiB at a time and counts 160 bytes for each; one of release 0.2.0 sends
+all that it has in one request."""
 SEQUENCE_JUMP_MAX: Final = 2**32
 """The largest step from one sequence number of a controller's orders to the next. It numbers its tries one by one, so that a
 larger one is not its own; by one as large it gets behind a number that another sender has used."""
 
 _ELECTED: Final = {"topics": TOPICS, "topics.partitions": PARTITIONS}
-_TOLD: Final = dict.fromkeys(
-    (
-        "partition_states",
-        *(f"partition_states.{name}" for name in ("isr", "replicas", "adding_replicas", "removing_replicas")),
-        "partition_states.offline_replicas",
-        "live_brokers",
-        "live_brokers.listeners",
-    ),
-    SERVERS,
-)
+_STATES: Final = {
+    "partition_states": TOLD,
+    "partition_states.isr": REPLICAS,
+    "partition_states.replicas": REPLICAS,
+    "partition_states.adding_replicas": REPLICAS,
+    "partition_states.removing_replicas": REPLICAS,
+    "partition_states.offline_replicas": REPLICAS,
+    "live_brokers": LIVE,
+    "live_brokers.listeners": LISTENERS,
+}
 
 LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.CreateTopicsRequest: {
@@ -82,14 +90,14 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.DiscardDamageRequest: _ELECTED,
     m.AddBrokersRequest: {"broker_ids": BROKERS},
     m.DrainBrokersRequest: {"broker_ids": BROKERS},
-    m.LeaderAndIsrRequest: {**_TOLD, "topic_states": SERVERS, "topic_states.configs": SERVERS},
-    m.StopReplicaRequest: {"partitions": SERVERS},
-    m.UpdateMetadataRequest: {**_TOLD, "deleted_topics": SERVERS},
-    m.ReplicaEndsRequest: {"partitions": SERVERS},
+    m.LeaderAndIsrRequest: {**_STATES, "topic_states": TOLD, "topic_states.configs": CONFIGS},
+    m.StopReplicaRequest: {"partitions": TOLD},
+    m.UpdateMetadataRequest: {**_STATES, "deleted_topics": DELETED},
+    m.ReplicaEndsRequest: {"partitions": PARTITIONS},
     m.AlterIsrRequest: {
         "topics": PARTITIONS,
         "topics.partitions": PARTITIONS,
-        "topics.partitions.leader_and_isr.isr": SERVERS,
+        "topics.partitions.leader_and_isr.isr": REPLICAS,
     },
     m.ClusterMetadataRequest: {"topics": NAMES},
     m.ConsumerMessage: dict.fromkeys(("ping.offset_info", "stopped.offset_info", "leave.offset_info"), OFFSETS),
@@ -102,7 +110,7 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.FetchRequest: {"partitions": PARTITIONS},
     m.ListOffsetsRequest: {"partitions": PARTITIONS},
     m.OffsetForLeaderEpochRequest: {"partitions": PARTITIONS},
-    m.ReplicaFetchRequest: {"partitions": SERVERS},
+    m.ReplicaFetchRequest: {"partitions": POSITIONS},
     m.WatchRequest: {"families": STATES, "topics": NAMES, "groups": GROUPS},
 }
 """Most items of each list, by its path from the request; every request that has a list is here."""

@@ -3,7 +3,7 @@
 The walk ends at the first list that holds too many, so it looks at no more items than a request may hold.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -36,8 +36,13 @@ class Outline:
     def check(self, data: bytes) -> None:
         """TidelogError INVALID_REQUEST names the first list that holds too many items. Bytes that are no message are let
         through: they are the parser's to refuse."""
+        for _ in self.steps(data, len(data)):
+            pass
+
+    def steps(self, data: bytes, items: int) -> Iterator[None]:
+        """The same with a pause after each so many items of a list."""
         try:
-            _Walk(data, self._paths).message(0, len(data), self._lists)
+            yield from _Walk(data, self._paths, items).message(0, len(data), self._lists)
         except IndexError:
             pass  # it ends within a field
 
@@ -52,13 +57,14 @@ def _lists(fields: tuple[Field, ...], descriptor: Any) -> _Lists:
 
 
 class _Walk:
-    def __init__(self, data: bytes, paths: Iterable[str]) -> None:
+    def __init__(self, data: bytes, paths: Iterable[str], step: int) -> None:
         self._data = data
+        self._step = step
         self._counts = dict.fromkeys(paths, 0)
         self._left = _FIELDS
         """Fields that may still come."""
 
-    def message(self, at: int, end: int, lists: _Lists) -> None:
+    def message(self, at: int, end: int, lists: _Lists) -> Iterator[None]:
         """Counts what is between two places in the bytes. An item that has one byte for its length takes no call."""
         data, counts = self._data, self._counts
         while at < end:
@@ -84,8 +90,10 @@ class _Walk:
                 self._left += count * _FIELDS_OF_ITEM
                 if counts[path] > most:
                     raise limits.too_many(path, f"more than {most}", most)
+                if not counts[path] % self._step:
+                    yield
             if inner and size and wire == _BYTES:
-                self.message(at, min(at + size, end), inner)
+                yield from self.message(at, min(at + size, end), inner)
             at += size
 
     def _varint(self, at: int) -> tuple[int, int]:

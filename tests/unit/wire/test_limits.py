@@ -2,6 +2,7 @@
 
 import random
 import typing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from helpers.cpu import calls_of
 from helpers.memory import PeakMemory
 from helpers.wide import LISTS, field_bytes, wide
+from tidelog import values
 from tidelog.broker.control_plane import alter_isr
 from tidelog.controller import parts
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.net import Bidi, Unary
 from tidelog.runtime.rpc_options import Limits, status_of
-from tidelog.sizes import PART_BYTES
+from tidelog.sizes import ITEM_BYTES, PART_BYTES
 from tidelog.wire import codec, limits, services
 from tidelog.wire import messages as m
 from tidelog.wire.codec import decode, encode
@@ -76,6 +78,43 @@ def test_a_large_request_has_the_same_limits(kind: type[Any], path: str) -> None
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
+def in_steps(kind: type[Any], data: bytes) -> tuple[Any, int]:
+    """The message, and the number of pauses."""
+    decoder, pauses = codec.step_decoder(kind), 0
+    assert decoder is not None
+    steps = decoder(data)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, pauses
+        pauses += 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [(kind, path) for kind, path in LISTS if codec.step_decoder(kind)],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+@pytest.mark.parametrize("padding", [b"", PADDING], ids=["small", "large"])
+def test_what_is_decoded_in_steps_is_the_same(kind: type[Any], path: str, padding: bytes) -> None:
+    most = limits.LIMITS[kind][path]
+    data = wide(kind, path, most) + padding
+    found, pauses = in_steps(kind, data)
+    assert found == decode(kind, data)
+    if isinstance(first_of(found, path), values.Message):  # the numbers of a list are made by one call
+        assert pauses >= (1 + bool(padding)) * (most // codec.STEP_ITEMS)
+    with pytest.raises(TidelogError, match=f"{path} holds .*{most}"):
+        in_steps(kind, wide(kind, path, most + 1) + padding)
+
+
+def first_of(message: Any, path: str) -> Any:
+    for name in path.split("."):
+        held = getattr(message, name)
+        message = held[0] if isinstance(held, tuple) else held
+    return message
+
+
 def test_a_large_request_of_all_kinds_of_fields_is_taken() -> None:
     topic = m.TopicPartitions(topic="t" * 200, partitions=(0, 127, 128, 2**31 - 1, -1))
     request = m.ElectLeadersRequest(topics=(topic,) * 1_000, timeout_ms=2**31 - 1, candidates=(1, 2**31 - 1))
@@ -122,12 +161,12 @@ STATE_LISTS = [
 @pytest.mark.parametrize("kind", [m.LeaderAndIsrRequest, m.UpdateMetadataRequest], ids=lambda kind: kind.__name__)
 def test_lists_of_known_states_have_limits(kind: type[Any], name: str) -> None:
     """A state is decoded by itself there, and what it holds is kept."""
-    inner = 30
+    inner = 25
     state = wide(kind, f"partition_states.{name}", inner)
-    states = state * (limits.SERVERS // inner)
+    states = state * (limits.REPLICAS // inner)
     assert len(states) < PART_BYTES
-    assert sum(len(getattr(each, name)) for each in decode(kind, states).partition_states) == limits.SERVERS
-    with pytest.raises(TidelogError, match=f"partition_states.{name} holds 150030 entries, at most 150000"):
+    assert sum(len(getattr(each, name)) for each in decode(kind, states).partition_states) == limits.REPLICAS
+    with pytest.raises(TidelogError, match=f"partition_states.{name} holds 100025 entries, at most 100000"):
         decode(kind, states + state)
 
 
@@ -142,8 +181,8 @@ def test_a_state_with_long_lists_is_not_kept(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [m.LeaderAndIsrRequest, m.UpdateMetadataRequest], ids=lambda kind: kind.__name__)
 def test_states_in_several_places_count_together(kind: type[Any]) -> None:
-    states, between = wide(kind, "partition_states", limits.SERVERS // 2), wide(kind, "live_brokers", 1)
-    with pytest.raises(TidelogError, match="partition_states holds 150001 entries, at most 150000"):
+    states, between = wide(kind, "partition_states", limits.TOLD // 2), wide(kind, "live_brokers", 1)
+    with pytest.raises(TidelogError, match="partition_states holds 20001 entries, at most 20000"):
         decode(kind, states + between + states + wide(kind, "partition_states", 1))
 
 
@@ -154,7 +193,7 @@ def test_members_of_known_states_are_counted_too() -> None:
         m.PartitionState(
             topic="t", topic_id=bytes(16), partition=n, controller_epoch=1, leader=1, leader_epoch=1, partition_epoch=1, isr=isr,
         )
-        for n in range(limits.SERVERS // 400 + 1)
+        for n in range(limits.REPLICAS // 400 + 1)
     )  # fmt: skip
     request = m.UpdateMetadataRequest(
         controller_id=1,
@@ -167,7 +206,7 @@ def test_members_of_known_states_are_counted_too() -> None:
     )
     data = encode(request)
     assert len(data) < PART_BYTES
-    with pytest.raises(TidelogError, match=r"partition_states.isr holds 150400 entries, at most 150000"):
+    with pytest.raises(TidelogError, match=r"partition_states.isr holds 100400 entries, at most 100000"):
         decode(m.UpdateMetadataRequest, data)
 
 
@@ -216,10 +255,7 @@ def test_the_largest_part_fits_in_a_request(kind: type[Any]) -> None:
 
 
 def test_what_servers_tell_each_other_is_taken_whole() -> None:
-    shortest = m.ReplicaPosition(
-        topic="t", topic_id=bytes(16), partition=2**14, leader_epoch=0, offset=1, last_fetched_epoch=0, log_start_offset=0,
-    )  # fmt: skip
-    assert (Limits().request_bytes + (64 << 10)) // (len(encode(shortest)) + 2) < limits.SERVERS
+    assert PART_BYTES // ITEM_BYTES < limits.POSITIONS
     assert alter_isr.REQUEST_BYTES // (len("t") + 16 + 9 * alter_isr._INT) < limits.PARTITIONS
     told: dict[str, Any] = {
         "controller_id": 1,
@@ -234,10 +270,12 @@ def test_what_servers_tell_each_other_is_taken_whole() -> None:
             topic="t", topic_id=bytes(16), partition=n, controller_epoch=0, leader=0, leader_epoch=0, partition_epoch=0,
             isr=(member,), replicas=(1,),
         )
-        for n in range(10_000)
+        for n in range(2 * limits.TOLD)
     )  # fmt: skip
+    states += (replace(states[0], isr=(member,) * 1_000), replace(states[0], replicas=(1,) * 1_000)) * 150
     stops = tuple(
-        m.StopReplicaPartition(topic="t", topic_id=bytes(16), partition=n, leader_epoch=0) for n in range(20_000)
+        m.StopReplicaPartition(topic="t", topic_id=bytes(16), partition=n, leader_epoch=0)
+        for n in range(2 * limits.TOLD)
     )
     names = tuple(f"{n:04x}" for n in range(1 << 16)) * 4
     for request in (
