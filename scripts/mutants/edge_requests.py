@@ -126,6 +126,22 @@ async def refused_calls_are_kept(_: Any, context: Any, answer: Any) -> None:
     await context.abort(rpc_server.grpc.StatusCode[answer.status], answer.detail)
 
 
+@MUTANTS.mutant(
+    "READ-FAR-AHEAD", ByTest("tests/unit/runtime/test_responses.py::test_one_connection_takes_no_more_than_its_share")
+)
+def a_reader_has_the_whole_part_of_its_connection(code: Code) -> None:
+    """A broker reads ahead for a connection until its part is full."""
+    code.replace(responses, "AHEAD", 1)
+
+
+@MUTANTS.mutant(
+    "LARGE-STEPS", ByTest("tests/unit/runtime/test_responses.py::test_a_response_counts_until_it_is_released")
+)
+def one_response_takes_all_that_is_read_ahead(code: Code) -> None:
+    """One response of several batches holds all that a broker reads ahead for a connection."""
+    code.replace(responses, "FITTED", 1)
+
+
 @MUTANTS.mutant("WAKES-ALL", ByTest("tests/unit/runtime/test_responses.py::test_a_small_response_wakes_no_crowd"))
 @around(responses, "_wake")
 def every_response_wakes_all_that_wait(original: Any, waiting: Any, _freed_bytes: int) -> None:

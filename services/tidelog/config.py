@@ -132,8 +132,8 @@ class ServerSettings(Settings):
     and other requests fail with THROTTLING_QUOTA_EXCEEDED. A connection that has not read a response for 10 s is then
     closed."""
     connection_responses_max_bytes: Annotated[int, Range(4 << 20)] = CONNECTION_RESPONSES_BYTES
-    """Maximum amount of memory that the responses of one connection take until they have been read. The process does
-    not start if it is larger than responses_max_bytes."""
+    """Maximum amount of memory that the responses of one connection take until they have been read, a quarter of it for
+    fetches. The process does not start if it is larger than responses_max_bytes."""
     min_insync_replicas: Annotated[int, Range(1, 32_767)] = 2
     """Value of min.insync.replicas for topics that do not set it."""
 
@@ -178,7 +178,7 @@ class BrokerSettings(ServerSettings):
     message_max_bytes is larger."""
     fetch_max_bytes: Bytes = FETCH_MAX_BYTES
     """Maximum size of one response to a consumer, and of one batch that the broker replicates. A response of several
-    batches also holds at most an eighth of connection_responses_max_bytes. The broker does not start if message_max_bytes
+    batches also holds at most 1/32 of connection_responses_max_bytes. The broker does not start if message_max_bytes
     or replica_fetch_chunk_bytes is larger."""
     replica_fetch_chunk_bytes: Bytes = 1 << 20
     """Maximum size of one message in a replica fetch stream. A larger batch is sent alone."""

@@ -19,6 +19,11 @@ CALL_BYTES: Final = 8 << 10
 LEAST_BYTES: Final = (1 << 20) + SLACK_BYTES
 """A response waits until it can have so much: a batch of the default size fits."""
 _LEAST_COST: Final = COPIES * LEAST_BYTES + CALL_BYTES
+AHEAD: Final = 4
+"""Responses that are fitted to the room there is take one in so many bytes of the connection's part: a reader gains nothing from
+what is read long before it takes it. The rest is for responses that cannot be made smaller."""
+FITTED: Final = 4
+"""So many of them have room at once. To read and to send one of 2 MiB takes a step of the event loop of 4 ms."""
 SLOW_S: Final = 10.0
 """A connection that has not taken a response for so long is closed if others wait for the room."""
 
@@ -55,6 +60,7 @@ class ResponseBudget:
         self._cut = cut
         self._bytes_max = bytes_max
         self._connection_bytes_max = connection_bytes_max
+        self._ahead_bytes_max = max(connection_bytes_max // AHEAD, _LEAST_COST)
         self._connections: dict[str, _Connection] = {}
         self._waiting: _Waiting = OrderedDict()
         """For room of the process."""
@@ -67,9 +73,9 @@ class ResponseBudget:
         """
         held = self._connections[peer].bytes if peer in self._connections else 0
         left = min(
-            self._connection_bytes_max - held,
+            self._ahead_bytes_max - held,
             (self._bytes_max - self.bytes - held) // 2,
-            max(self._connection_bytes_max // 4, _LEAST_COST),  # one is in memory thrice for a moment
+            max(self._ahead_bytes_max // FITTED, _LEAST_COST),
         )
         found = min(most, (left - CALL_BYTES) // COPIES)
         return found if found >= min(most, LEAST_BYTES) else 0
@@ -77,7 +83,7 @@ class ResponseBudget:
     async def wait(self, peer: str) -> None:
         """Returns when there may be more room. A response that is never read is given up meanwhile."""
         held = self._connections.get(peer)
-        if held is None or self._connection_bytes_max - held.bytes >= _LEAST_COST:
+        if held is None or self._ahead_bytes_max - held.bytes >= _LEAST_COST:
             self._cut_slowest()  # it is not this connection that is full
             waiting = self._waiting
         else:

@@ -646,17 +646,17 @@ FETCH_PATH = REPLICA_SERVICE_FETCH.path
 
 
 async def test_what_a_slow_reader_asks_for_has_a_limit() -> None:
-    each = 8 << 20
+    ahead = 8 << 20
     async with (
-        SlowBench.make(connection_responses_bytes=each) as bench,
+        SlowBench.make(connection_responses_bytes=responses.AHEAD * ahead) as bench,
         SlowReader.connected(bench.server.address) as reader,
     ):
         for _ in range(100):
             reader.ask(FETCH_PATH, encode(FETCH))
         await eventually(lambda: len(bench.sizes) > 2)
         await asyncio.sleep(0.2)
-        assert each - (2 << 20) <= bench.budget.bytes <= each
-        assert 2 * sum(bench.sizes) <= each
+        assert ahead - (2 << 20) <= bench.budget.bytes <= ahead
+        assert 2 * sum(bench.sizes) <= ahead
         channel = bench.net.channel(bench.server.address, purpose="test")
         assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
         answered = await channel.call(REPLICA_SERVICE_FETCH, FETCH, 5.0)
@@ -720,7 +720,7 @@ async def test_what_a_lost_connection_has_not_read_is_freed_at_once(caplog: pyte
         async with SlowReader.connected(bench.server.address) as reader:
             for _ in range(20):
                 reader.ask(FETCH_PATH, encode(FETCH))
-            await eventually(lambda: len(bench.sizes) == 20)
+            await eventually(lambda: len(bench.sizes) > 5)
         await eventually(lambda: bench.budget.bytes == 0)
 
 
