@@ -10,12 +10,13 @@ from tidelog import names
 from tidelog.broker import control_service, fetch, follower_session
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.fetch import FetchHandler
+from tidelog.broker.follower_session import FollowerSessions
 from tidelog.broker.readers import Places, Readers, Wakeup
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.turns import Turns
 from tidelog.controller.channels import BrokerChannel
 from tidelog.errors import TidelogError
-from tidelog.runtime import loop_watch, responses, rpc_server, tasks, zk
+from tidelog.runtime import bell, loop_watch, responses, rpc_server, tasks, zk
 from tidelog.runtime.responses import ResponseBudget
 from tidelog.storage import handles
 from tidelog.storage.log_store import LogStore
@@ -34,6 +35,7 @@ _GRPC: Final = "tests/unit/net/test_grpc_net.py::"
 _DESCRIPTORS: Final = "tests/unit/storage/test_descriptors.py::"
 _TURNS: Final = "tests/unit/broker/test_turns.py::"
 _LIMITS: Final = "tests/unit/wire/test_limits.py::"
+_REPLICATION: Final = "tests/unit/broker/test_replication.py::"
 _HOSTILE: Final = "tests/unit/testing/test_hostile_requests.py::test_hostile_requests_are_small_work"
 _SHELL: Final = "tests/unit/controller/test_shell.py::"
 _STORE: Final = "tests/unit/storage/test_log_store.py::"
@@ -218,8 +220,8 @@ def large_requests_are_parsed_first(*_: Any) -> None:
 @around(codec, "_known_state")
 def states_hold_any_number(original: Any, data: bytes) -> Any:
     """The ISR alone is counted of the lists in a known partition state."""
-    state, _ = original(data)
-    return state, len(state.isr)
+    state, members, _ = original(data)
+    return state, members, 0
 
 
 @MUTANTS.mutant(
@@ -284,8 +286,17 @@ def a_server_decodes_at_once(code: Code) -> None:
 @MUTANTS.mutant("POSITIONS-AT-ONCE", ByTest(f"{_HOSTILE}[ReplicaFetch]"))
 def a_leader_takes_all_positions_at_once(code: Code) -> None:
     """A leader looks at all positions of a request, and answers them, in one turn of the event loop."""
-    code.replace(follower_session, "AT_ONCE", 1 << 60)
+    code.replace(bell, "AT_ONCE", 1 << 60)
     code.replace(follower_session, "ANSWERS_MAX", 1 << 60)
+
+
+@MUTANTS.mutant("FORMER-FOLLOWER", ByTest(f"{_REPLICATION}test_a_former_life_of_a_follower_is_refused"))
+@around(FollowerSessions, "_introduced")
+def a_former_life_takes_over(_: Any, self: Any, session: Any) -> None:
+    """A stream of an earlier life of a follower ends that of the living one."""
+    for other in self._sessions:
+        if other is not session and other.replica == session.replica:
+            other.end()
 
 
 @MUTANTS.mutant("LONG-ID", ByTest(f"{_HOSTILE}[Produce]"))

@@ -270,6 +270,8 @@ def position(**fields: Any) -> ErrorCode:
                 newest = FakeFollower(world)
                 await newest.state(0)
                 await newest.read()
+                newest.stream.cancel()  # beside it another life has no stream at all
+                await until(lambda: not one.host.sinks)
             follower = FakeFollower(world, broker_epoch=life)
             before = one.high_watermark, one.host.replica.isr
             await follower.state(1, 3, **fields)

@@ -11,6 +11,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext
+from tidelog.runtime.bell import in_turns
 from tidelog.runtime.metrics import Phase, RequestMetrics
 from tidelog.sizes import ITEM_BYTES, SLACK_BYTES
 from tidelog.storage.epoch_cache import EpochEnd
@@ -222,7 +223,7 @@ class FetchHandler:
         return _fetched(host, records, NO_EPOCH, NO_OFFSET)
 
     async def list_offsets(self, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
-        return m.ListOffsetsResponse(results=tuple(map(self._list_offset, request.partitions)))
+        return m.ListOffsetsResponse(results=await in_turns(self._list_offset, request.partitions))
 
     def _list_offset(self, part: m.ListOffsetsPartition) -> m.ListOffsetsResult:
         try:
@@ -252,7 +253,7 @@ class FetchHandler:
         )
 
     async def offset_for_leader_epoch(self, request: m.OffsetForLeaderEpochRequest) -> m.OffsetForLeaderEpochResponse:
-        return m.OffsetForLeaderEpochResponse(results=tuple(map(self._epoch_end, request.partitions)))
+        return m.OffsetForLeaderEpochResponse(results=await in_turns(self._epoch_end, request.partitions))
 
     def _epoch_end(self, part: m.EpochPartition) -> m.EpochEndOffset:
         try:

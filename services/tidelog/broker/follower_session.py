@@ -20,7 +20,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.net import Stream
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
-from tidelog.runtime.bell import Bell, give_way
+from tidelog.runtime.bell import Bell, give_way, in_turns
 from tidelog.sizes import ITEM_BYTES, SLACK_BYTES
 from tidelog.storage.producer_state import SentCrcs
 from tidelog.wire import messages as m
@@ -31,8 +31,6 @@ _log = logging.getLogger(__name__)
 COPIES_SHARE: Final = 4
 """Of a chunk one in so many bytes is kept for what reassignments copy, if there is any."""
 
-AT_ONCE: Final = 1_000
-"""Positions that are looked at in one turn of the event loop."""
 ANSWERS_MAX: Final = 5_000
 """Refusals and divergences in one chunk: what is not in it comes with the next one."""
 
@@ -69,7 +67,7 @@ class FollowerSession:
         self._wake = Bell()
         self.replica = -1
         """Of the follower; -1 until it has spoken."""
-        self._broker_epoch = NO_EPOCH
+        self.broker_epoch = NO_EPOCH
         self._offsets: dict[TopicPartition, int] = {}
         self._news: dict[TopicPartition, PartitionHost] = {}
         """Partitions with something to send, in rotation: taken from the front, put back at the end."""
@@ -157,12 +155,9 @@ class FollowerSession:
                 f"replica_id is {request.replica_id}, it must not be negative", ErrorCode.INVALID_REQUEST
             )
         if self.replica < 0:
-            self.replica, self._broker_epoch = request.replica_id, request.broker_epoch
+            self.replica, self.broker_epoch = request.replica_id, request.broker_epoch
             self._on_introduced(self)
-        for number, position in enumerate(request.partitions, 1):
-            self._on_position(position)
-            if not number % AT_ONCE:
-                await give_way()
+        await in_turns(self._on_position, request.partitions)
         if request.acked_chunk and request.acked_chunk == self._unacked:
             self._unacked = 0
         if not self._unacked and (self._news or self._copies or self._answers):
@@ -175,7 +170,7 @@ class FollowerSession:
             host = self._manager.find(tp)
             # Epochs of an earlier topic of this name say nothing about this one (HOLE-10).
             if host is not None and position.topic_id == host.topic_id:
-                host.step(ev.FollowerGone(self.replica, self._broker_epoch))
+                host.step(ev.FollowerGone(self.replica, self.broker_epoch))
                 host.depose(position.leader_epoch)
             return
         try:
@@ -189,7 +184,7 @@ class FollowerSession:
         effects = host.step(
             ev.FollowerPosition(
                 replica=self.replica,
-                broker_epoch=self._broker_epoch,
+                broker_epoch=self.broker_epoch,
                 leader_epoch=position.leader_epoch,
                 offset=position.offset,
                 last_epoch=position.last_fetched_epoch,
@@ -382,7 +377,7 @@ class FollowerSession:
             host = self._manager.find(tp)
             if host is not None and host.sinks.get(self.replica) is self:
                 del host.sinks[self.replica]
-                host.step(ev.FollowerGone(self.replica, self._broker_epoch))
+                host.step(ev.FollowerGone(self.replica, self.broker_epoch))
         self._offsets.clear()
 
 
@@ -432,10 +427,17 @@ class FollowerSessions:
 
     def _introduced(self, session: FollowerSession) -> None:
         """A follower has one stream to a leader. What an older one still says is late, and would take the partitions
-        away from the new one; should the older be the one that spoke last, the follower opens another."""
-        for other in self._sessions:
-            if other is not session and other.replica == session.replica:
-                other.end()
+        away from the new one; should the older be the one that spoke last, the follower opens another. STALE_BROKER_EPOCH for a
+        stream of an earlier life of the follower."""
+        others = [each for each in self._sessions if each is not session and each.replica == session.replica]
+        latest = max((each.broker_epoch for each in others), default=session.broker_epoch)
+        if session.broker_epoch < latest:
+            raise TidelogError(
+                f"broker_epoch is {session.broker_epoch}: broker {session.replica} follows in epoch {latest}",
+                ErrorCode.STALE_BROKER_EPOCH,
+            )
+        for other in others:
+            other.end()
 
     async def run_flushes(self) -> None:
         while True:

@@ -86,12 +86,14 @@ def decoder(kind: type[M]) -> Callable[[bytes], M]:
 
 def step_decoder(kind: type[M]) -> Callable[[bytes], Generator[None, None, M]] | None:
     """A decoder that pauses after each STEP_ITEMS items of lists, and raises what `decode` does. None for a kind of which one
-    step makes all that a request may hold, and for orders of a controller, of which states are kept."""
-    if kind in _WITH_STATES or max(limits.LIMITS.get(kind, {"": 0}).values()) <= STEP_ITEMS:
+    step makes all that a request may hold."""
+    if max(limits.LIMITS.get(kind, {"": 0}).values()) <= STEP_ITEMS:
         return None
     parser, build = _Parser(kind), _builder(kind, in_steps=True)
 
     def run(data: bytes) -> Generator[None, None, M]:
+        if kind in _WITH_STATES and len(data) <= PART_BYTES:
+            return decode(kind, data)  # states are kept
         parsed = yield from parser.steps(data)
         found: M = yield from build(parsed)
         return found
@@ -179,14 +181,14 @@ def _framed_state(state: messages.PartitionState) -> bytes:
 
 
 @functools.lru_cache(STATES_KEPT)
-def _known_state(data: bytes) -> tuple[messages.PartitionState, int]:
-    """The state, and the number of items in its lists. _NotKept if there are many."""
+def _known_state(data: bytes) -> tuple[messages.PartitionState, int, int]:
+    """The state, the members of its ISR, and the items of its other lists. _NotKept if there are many."""
     state = decode(messages.PartitionState, data)
-    lists = (state.isr, state.replicas, state.adding_replicas, state.removing_replicas, state.offline_replicas)
-    items = sum(map(len, lists))
-    if items > STATE_ITEMS:
+    lists = (state.replicas, state.adding_replicas, state.removing_replicas, state.offline_replicas)
+    members, others = len(state.isr), sum(map(len, lists))
+    if members + others > STATE_ITEMS:
         raise _NotKept  # the cache keeps no exceptions
-    return state, items
+    return state, members, others
 
 
 def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
@@ -195,7 +197,7 @@ def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
     No states where what comes first is not as we write it, or is more than a request may hold: then all of it is counted.
     """
     states: list[messages.PartitionState] = []
-    at, end, items = 0, len(data), 0
+    at, end, members, others = 0, len(data), 0, 0
     try:
         while at < end and data[at] != _STATES_TAG:
             if data[at] & 0x87:  # no integer, or a tag of several bytes
@@ -210,10 +212,10 @@ def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
                 size, at = size & 0x7F | data[at] << 7, at + 1
             if size >= _STATE_BYTES or at + size > end:
                 return [], data
-            state, held = _known_state(data[at : at + size])
+            state, isr, held = _known_state(data[at : at + size])
             states.append(state)
-            items += held
-            if len(states) > limits.TOLD or items > limits.REPLICAS:
+            members, others = members + isr, others + held
+            if len(states) > limits.TOLD or members > limits.MEMBERS or others > limits.REPLICAS:
                 return [], data
             at += size
     except (IndexError, _NotKept):
@@ -252,10 +254,12 @@ class _Parser:
 
     def __init__(self, kind: type[Any]) -> None:
         self._name = kind.__name__
-        self._parse = _pb_class(kind).FromString
-        limited = kind in limits.LIMITS
-        self._counter = limits.ListCounter(kind) if limited else None
-        self._outline = Outline(kind, _pb_class(kind).DESCRIPTOR) if limited else None
+        pb_class = _pb_class(kind)
+        self._parse = pb_class.FromString
+        self._counter = limits.ListCounter(kind) if kind in limits.LIMITS else None
+        # The lists of answers have no limits. What has no list at all is refused if it repeats its fields again and again.
+        is_limited = kind in limits.LIMITS or not limits.has_lists(kind)
+        self._outline = Outline(kind, pb_class.DESCRIPTOR) if is_limited else None
 
     def parse(self, data: bytes) -> Message:
         if len(data) > PART_BYTES and self._outline is not None:

@@ -36,6 +36,8 @@ STATES: Final = 100
 TOLD: Final = 20_000
 """Partitions or topics in one order of a controller, which sends no more than 1 MiB at a time and counts 66 bytes or more for
 each (`controller.parts`)."""
+MEMBERS: Final = 40_000
+"""Members of in-sync sets in one order: a controller counts 33 bytes for each."""
 DELETED: Final = 100_000
 """Names of deleted topics in one order: a controller counts 12 bytes for each beside its length."""
 LIVE: Final = 10_000
@@ -51,7 +53,7 @@ larger one is not its own; by one as large it gets behind a number that another 
 _ELECTED: Final = {"topics": TOPICS, "topics.partitions": PARTITIONS}
 _STATES: Final = {
     "partition_states": TOLD,
-    "partition_states.isr": REPLICAS,
+    "partition_states.isr": MEMBERS,
     "partition_states.replicas": REPLICAS,
     "partition_states.adding_replicas": REPLICAS,
     "partition_states.removing_replicas": REPLICAS,
@@ -145,7 +147,17 @@ class ListCounter:
 
 def fields(kind: type[Any]) -> tuple[Field, ...]:
     """The lists of requests of one kind, and what has lists inside."""
-    return _fields(kind, "", LIMITS[kind])
+    return _fields(kind, "", LIMITS[kind]) if kind in LIMITS else ()
+
+
+def has_lists(kind: type[Any]) -> bool:
+    for hint in typing.get_type_hints(kind).values():
+        held = [each for each in typing.get_args(hint) or (hint,) if isinstance(each, type)]
+        if typing.get_origin(hint) is tuple or any(
+            issubclass(each, values.Message) and has_lists(each) for each in held
+        ):
+            return True
+    return False
 
 
 def _fields(kind: type[Any], before: str, limits: Mapping[str, int]) -> tuple[Field, ...]:

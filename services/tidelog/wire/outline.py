@@ -27,11 +27,11 @@ _OTHER: Final[tuple[str, int | None, bool, _Lists]] = ("", None, False, {})
 
 
 class Outline:
-    """Knows where the lists are in the bytes of requests of one kind."""
+    """Knows where the lists are in the bytes of requests of one kind, if it has any."""
 
     def __init__(self, kind: type[Any], descriptor: Any) -> None:
         self._lists = _lists(limits.fields(kind), descriptor)
-        self._paths = limits.LIMITS[kind].keys()
+        self._paths = limits.LIMITS.get(kind, {}).keys()
 
     def check(self, data: bytes) -> None:
         """TidelogError INVALID_REQUEST names the first list that holds too many items. Bytes that are no message are let
