@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mutants.altering import altered
-from mutants.patching import BySimulator, ByTest, Code, Table, around
+from mutants.patching import ByTest, Code, Table, around
 from tidelog.agent.files import FileHandler
 from tidelog.agent.worker import Worker
 from tidelog.client import changes, membership, numbering, offsets
@@ -201,7 +201,7 @@ def large_answer_is_an_error_of_all(_: Any, self: Any, asks: list[Any], error: A
         self.broken(each, TidelogError(str(error)))
 
 
-@MUTANTS.mutant("FOREIGN-OFFSET", BySimulator())
+@MUTANTS.mutant("FOREIGN-OFFSET", ByTest(f"{_LIVES}test_a_topic_made_anew_unseen_is_read_from_its_start[0-True]"))
 @around(Desk, "is_foreign")
 def foreign_offset_counts(*_: Any) -> bool:
     """An offset counts in whichever topic has the name of the one that it was committed in."""

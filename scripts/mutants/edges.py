@@ -86,7 +86,7 @@ def leader_keeps_its_epoch(*_: Any) -> None:
 @around(LogStore, "_open_log")
 def lost_start_is_zero(original: Any, self: Any, key: Any, **how: Any) -> Any:
     """A log begins at 0 when the checkpoint of starts is lost."""
-    with altered(self._log_starts, complete=True):
+    with altered(self.marks.starts, complete=True):
         return original(self, key, **how)
 
 
@@ -239,7 +239,7 @@ def later_batches_prove_damage(original: Any, offset: int, opening: Any, *, vali
 @around(LogStore, "_open_log")
 def lost_mark_is_zero(original: Any, self: Any, key: Any, **how: Any) -> Any:
     """No tombstone counts as dropped when the file that tells of them is lost."""
-    with altered(self, _dropped_is_lost=False):
+    with altered(self.marks, dropped_is_lost=False):
         return original(self, key, **how)
 
 
@@ -513,7 +513,6 @@ def older_store_is_believed(*_: Any) -> None:
     """A ZooKeeper from an older copy is taken for the one that was there before."""
 
 
-@MUTANTS.mutant("BARE-LEADER-IN-A-CLUSTER")
 @MUTANTS.mutant("BARE-LEADER", ByTest(f"{_PAST}test_a_replica_that_moved_away_does_not_lead_empty"))
 @around(ReplicaManager, "_lacks_all")
 def replica_that_moved_away_leads(*_: Any) -> bool:
