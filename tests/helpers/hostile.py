@@ -30,7 +30,7 @@ FLOOR_CALLS: Final = 10_000
 TIMES: Final = 10
 """A step may make so many times the calls that the largest request of its method needs."""
 BASELINE_CALLS: Final = 300_000
-"""Calls at which a step is ended that serves the largest request itself."""
+"""A step that serves the largest request itself is ended after so many calls."""
 PATIENCE_S: Final = 1.0
 """Virtual time after which a caller leaves."""
 STREAM_S: Final = 0.05

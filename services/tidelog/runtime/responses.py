@@ -20,10 +20,11 @@ LEAST_BYTES: Final = (1 << 20) + SLACK_BYTES
 """A response waits until it can have so much: a batch of the default size fits."""
 _LEAST_COST: Final = COPIES * LEAST_BYTES + CALL_BYTES
 AHEAD: Final = 4
-"""Responses that are fitted to the room there is take one in so many bytes of the connection's part: a reader gains nothing from
-what is read long before it takes it. The rest is for responses that cannot be made smaller."""
+"""Fetches of one connection may hold one in so many bytes of its part. A reader gains nothing from records that are read long
+before it takes them, and the rest stays for responses whose size is given."""
 FITTED: Final = 4
-"""So many of them have room at once. To read and to send one of 2 MiB takes a step of the event loop of 4 ms."""
+"""So many responses to fetches have room at once on one connection, by default 2 MiB each. It takes about 4 ms of the event loop
+to read and to send one."""
 SLOW_S: Final = 10.0
 """A connection that has not taken a response for so long is closed if others wait for the room."""
 

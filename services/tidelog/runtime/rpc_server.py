@@ -21,7 +21,7 @@ from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
 from tidelog.ports.recorder import CAUSE, carries_cause, cause_text, take_cause
 from tidelog.runtime.responses import CALL_BYTES, ResponseBudget
-from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_encoder
+from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_decoder, stream_encoder
 from tidelog.runtime.rpc_options import (
     MEANT_FOR,
     MISROUTED,
@@ -32,7 +32,7 @@ from tidelog.runtime.rpc_options import (
     target,
 )
 from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
-from tidelog.wire.codec import STEP_ITEMS, decoder, encoder, step_decoder
+from tidelog.wire.codec import STEP_ITEMS, encoder, step_decoder
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -203,7 +203,7 @@ def _unary_handler(
 
 def _bidi_handler(route: Route, on_bug: OnBug, budget: ResponseBudget) -> Callable[[Any, Any], Awaitable[None]]:
     path, handler = route.method.path, route.handler
-    decode, encode = _stream_decoder(route.method.request), stream_encoder(route.method.response)
+    decode, encode = _decoder(route.method.request), stream_encoder(route.method.response)
 
     async def run(_requests: Any, context: Any) -> None:
         task = asyncio.current_task()
@@ -226,8 +226,8 @@ def _bidi_handler(route: Route, on_bug: OnBug, budget: ResponseBudget) -> Callab
 
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Awaitable[Any]]:
-    """Others run while a large request is decoded."""
-    at_once, steps = decoder(kind), step_decoder(kind)
+    """Decodes a request while others run, if it is large. What led to a message of a stream becomes the present cause."""
+    at_once, steps = stream_decoder(kind), step_decoder(kind)
 
     async def decode(data: bytes) -> Any:
         if steps is None or len(data) < STEP_ITEMS:
@@ -237,22 +237,14 @@ def _decoder(kind: type[Any]) -> Callable[[bytes], Awaitable[Any]]:
             try:
                 next(made)
             except StopIteration as end:
-                return end.value
+                message = end.value
+                break
             await asyncio.sleep(0)
-
-    return decode
-
-
-def _stream_decoder(kind: type[Any]) -> Callable[[bytes], Awaitable[Any]]:
-    """Decoding a message makes what led to it the present cause."""
-    decode = _decoder(kind)
-
-    async def run(data: bytes) -> Any:
-        message = await decode(data)
-        take_cause(message)
+        if carries_cause(kind):
+            take_cause(message)
         return message
 
-    return run if carries_cause(kind) else decode
+    return decode
 
 
 def _refusal(error: TidelogError | TransportError | HandlerBug) -> TransportError:

@@ -82,7 +82,7 @@ class SimCluster:
 
     def vetoed(self) -> frozenset[TopicPartition]:
         """Partitions that rightly wait for an operator: every member of the ISR is back in another life that lost something, or
-        the last member of the ISR says that it cannot read its log, whose disk has rotted."""
+        the only member reports that it cannot read its log, and the files of that log have rotted."""
         states = stored_states(self.zookeeper.dump())
         return vetoed(states, self.zookeeper) | self._rotten_last_copies(states)
 

@@ -51,7 +51,7 @@ SEQUENCE_JUMP_MAX: Final = 2**32
 larger one is not its own; by one as large it gets behind a number that another sender has used."""
 
 _ELECTED: Final = {"topics": TOPICS, "topics.partitions": PARTITIONS}
-_STATES: Final = {
+_PARTITION_STATES: Final = {
     "partition_states": TOLD,
     "partition_states.isr": MEMBERS,
     "partition_states.replicas": REPLICAS,
@@ -92,9 +92,9 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.DiscardDamageRequest: _ELECTED,
     m.AddBrokersRequest: {"broker_ids": BROKERS},
     m.DrainBrokersRequest: {"broker_ids": BROKERS},
-    m.LeaderAndIsrRequest: {**_STATES, "topic_states": TOLD, "topic_states.configs": CONFIGS},
+    m.LeaderAndIsrRequest: {**_PARTITION_STATES, "topic_states": TOLD, "topic_states.configs": CONFIGS},
     m.StopReplicaRequest: {"partitions": TOLD},
-    m.UpdateMetadataRequest: {**_STATES, "deleted_topics": DELETED},
+    m.UpdateMetadataRequest: {**_PARTITION_STATES, "deleted_topics": DELETED},
     m.ReplicaEndsRequest: {"partitions": PARTITIONS},
     m.AlterIsrRequest: {
         "topics": PARTITIONS,
