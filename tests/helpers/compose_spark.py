@@ -52,7 +52,7 @@ class ComposeSpark:
         return self._page("SPARK_HISTORY_PORT", f"/api/v1/applications{path}")
 
     def _page(self, port: str, path: str) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.project.settings[port]}{path}", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.project.settings[port]}{path}", timeout=WITHIN_S) as page:
             return json.load(page)
 
 
