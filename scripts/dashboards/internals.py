@@ -151,13 +151,15 @@ LOGS: Final = (
 )
 
 
-def _upkeep(title: str, counter: str, what: str, during: str, unit: str = "short") -> Panel:
-    """What each broker does in a second, while there is something to compact and to read again."""
-    query = f"sum by (instance) (rate({counter}{RATE}))"
+def _upkeep(title: str, counter: str, what: str, *proofs: Proof, unit: str = "short") -> Panel:
+    """What each broker does in a second to keep its logs."""
+    return Panel(title, {f"sum by (instance) (rate({counter}{RATE}))": "{{instance}}"}, what, proofs, unit=unit)
+
+
+def _compacts(during: str) -> tuple[Proof, Proof]:
+    """Something happens while there is something to compact."""
     idle = "series == 3, max == 0"
-    return Panel(
-        title, {query: "{{instance}}"}, what, (under_load(idle), Proof(Fault.COMPACT, idle, during, idle)), unit=unit
-    )
+    return under_load(idle), Proof(Fault.COMPACT, idle, during, idle)
 
 
 UPKEEP: Final = (
@@ -180,14 +182,14 @@ UPKEEP: Final = (
         "Compaction",
         "tidelog_log_cleaner_read_bytes_total",
         "Bytes that finished compactions have read, in topics with cleanup.policy=compact.",
-        "max > 1000",
+        *_compacts("max > 1000"),
         unit="Bps",
     ),
     _upkeep(
         "Records removed by compaction",
         "tidelog_log_cleaner_removed_records_total",
         "Records per second. The newest record of each key stays.",
-        "max > 10",
+        *_compacts("max > 10"),
     ),
     Panel(
         "Left to compact",
@@ -200,8 +202,8 @@ UPKEEP: Final = (
     _upkeep(
         "Scrub",
         "tidelog_log_scrub_read_bytes_total",
-        "Bytes of closed segments that are read again to find corrupt batches.",
-        "max > 1000",
+        "Bytes that are read again to find corrupt batches: closed segments, and what is flushed of the last one.",
+        under_load("series == 3, min > 1000"),
         unit="Bps",
     ),
     Panel(

@@ -154,12 +154,18 @@ def scrub_passes_over(code: Code) -> None:
 
 @MUTANTS.mutant("FIRST-ERROR", ByTest(f"{_CLEANER}test_a_segment_that_can_be_read_again_is_whole"))
 @around(Scrubber, "_read")
-async def first_error_is_damage(original: Any, self: Any, host: Any, source: Any, is_there: Any) -> None:
+async def first_error_is_damage(original: Any, self: Any, host: Any, part: Any) -> None:
     """One error of a read is damage."""
     try:
-        await original(self, host, source, is_there)
+        await original(self, host, part)
     except OSError as error:
-        self._on_damage(host, Damage(host.log.folder, 0, source.base_offset, str(error)))
+        self._on_damage(host, Damage(host.log.folder, 0, part.source.base_offset, str(error)))
+
+
+@MUTANTS.mutant("STALE-SCRUB", ByTest(f"{_CLEANER}test_a_scrub_leaves_out_what_is_compacted_meanwhile"))
+def segments_stay_what_they_were(code: Code) -> None:
+    """A scrub reads a segment as it was when the round came to its log."""
+    code.replace(scrubber._Part, "is_there", lambda self: True)
 
 
 @MUTANTS.mutant("FIRST-FOLDER", ByTest(f"{_STORE}test_a_deleted_log_that_cannot_be_removed_keeps_no_other"))

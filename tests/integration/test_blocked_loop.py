@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,3 +53,32 @@ async def test_a_leader_whose_loop_stands_still_is_replaced(cluster: LocalCluste
     assert scene.longest_stall_s(0) < STANDS_S, "writes went on before it did"
     said = cluster.logs("broker-0", 1_000).splitlines()
     assert any("a step of the event loop took" in line and "sitecustomize.py" in line for line in said)
+
+
+WATCHED = """
+import asyncio, sys
+from tidelog.runtime.loop_watch import LoopWatch
+late, slow = [], []
+async def main():
+    watch = asyncio.ensure_future(LoopWatch(late.append, slow.append).run())
+    await asyncio.sleep(0.3)
+    print("turns", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await asyncio.sleep(0.3)
+    print(max(late), max(slow, default=0.0))
+asyncio.run(main())
+"""
+STOPPED_S = 1.5
+
+
+def test_a_stopped_process_was_late_and_had_no_slow_step() -> None:
+    command = [sys.executable, "-c", WATCHED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "turns\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        process.send_signal(signal.SIGCONT)
+        process.stdin.close()
+        late, slow = map(float, process.stdout.read().split())
+    assert late > STOPPED_S - 0.1 and slow < STOPPED_S / 2

@@ -17,7 +17,7 @@ from tidelog.runtime.metrics import CleanerMetrics
 from tidelog.storage.compaction import Progress, Source
 from tidelog.storage.recovery import Damage
 from tidelog.storage.scrub import Scrub
-from tidelog.storage.segment import segment_name
+from tidelog.storage.segment import Segment, segment_name
 from tidelog.storage.segment_swap import closed_below, flushed_part
 
 _log = logging.getLogger(__name__)
@@ -59,43 +59,62 @@ class Scrubber:
     async def scrub_all(self) -> None:
         """One round."""
         for host in list(self._hosts):
-            for source in _sources(host):
-                await self._scrub(host, source)
+            for part in _parts(host):
+                if part.is_there():  # a cut, or a compaction, may have come while others were read
+                    await self._scrub(host, part)
 
-    async def _scrub(self, host: PartitionHost, source: Source) -> None:
+    async def _scrub(self, host: PartitionHost, part: "_Part") -> None:
         """A segment that cannot be read twice is no copy of its records."""
-        log, cuts = host.log, host.log.cuts
-        segment = next((each for each in log.segments if each.base_offset == source.base_offset), None)
-
-        def is_there() -> bool:
-            """It was neither cut, compacted nor deleted meanwhile."""
-            works = host.offline is None and host.log is log and log.failure is None and log.cuts == cuts
-            return works and segment in log.segments
-
         for again in (True, False):
             try:
-                return await self._read(host, source, is_there)
+                return await self._read(host, part)
             except OSError as error:
-                if not is_there():
+                if not part.is_there():
                     return
-                path = f"{log.folder}/{segment_name(source.base_offset)}"
                 if not again and error.errno in _UNREADABLE:
-                    self._on_damage(host, Damage(path, 0, source.base_offset, f"it cannot be read: {error}"))
+                    damage = Damage(part.path, 0, part.source.base_offset, f"it cannot be read: {error}")
+                    self._on_damage(host, damage)
                     return
-                _log.warning("scrub of %s was broken off: %s", path, error)
+                _log.warning("scrub of %s was broken off: %s", part.path, error)
                 await self._clock.sleep(self._settings.interval_s / 10)
 
-    async def _read(self, host: PartitionHost, source: Source, is_there: Callable[[], bool]) -> None:
+    async def _read(self, host: PartitionHost, part: "_Part") -> None:
         """Reads it once, and reports damage. OSError."""
-        async with aclosing(self._worker.run(Scrub(host.log.folder, source))) as steps:
+        async with aclosing(self._worker.run(Scrub(host.log.folder, part.source))) as steps:
             async for step in steps:
-                if not is_there():
+                if not part.is_there():
                     return
                 if isinstance(step, Progress):
                     self._metrics.scrubbed(step.read_bytes)
                     await self._clock.sleep(step.read_bytes / self._settings.bytes_per_s)
                 else:
                     self._on_damage(host, step)
+
+
+class _Part:
+    """A part of a log as it was when the round came to the log."""
+
+    def __init__(self, host: PartitionHost, segment: Segment, source: Source) -> None:
+        self.source = source
+        self._host = host
+        self._log = host.log
+        self._cuts = host.log.cuts
+        self._segment = segment
+
+    @property
+    def path(self) -> str:
+        return f"{self._log.folder}/{segment_name(self.source.base_offset)}"
+
+    def is_there(self) -> bool:
+        """It was neither cut, compacted nor deleted since."""
+        host, log = self._host, self._log
+        works = host.offline is None and host.log is log and log.failure is None and log.cuts == self._cuts
+        return works and self._segment in log.segments
+
+
+def _parts(host: PartitionHost) -> list[_Part]:
+    segments = {segment.base_offset: segment for segment in host.log.segments}
+    return [_Part(host, segments[source.base_offset], source) for source in _sources(host)]
 
 
 def _sources(host: PartitionHost) -> tuple[Source, ...]:

@@ -40,6 +40,8 @@ class LoopWatch:
         self._ended = threading.Event()
         self._asked_at: float | None = None
         """Monotonic time of the question that the loop has not answered; None when it has."""
+        self._due_at = 0.0
+        """When it should have been asked: what stops the whole process stops the thread too."""
         self._asked_cpu = 0.0
         self._missed = 0
         """Periods since the question in which the thread ran."""
@@ -64,7 +66,9 @@ class LoopWatch:
     # -- in the thread -----------------------------------------------------------------------------------------------
 
     def _ask_again(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
+        due_at = time.monotonic() + PERIOD_S
         while not self._ended.wait(PERIOD_S):
+            missed_at, due_at = due_at, time.monotonic() + PERIOD_S
             if self._asked_at is not None:
                 self._missed += 1
                 if self._missed == _SHOWN_AFTER:
@@ -72,6 +76,7 @@ class LoopWatch:
                 continue
             self._missed = 0
             self._asked_cpu = time.process_time()
+            self._due_at = missed_at
             self._asked_at = time.monotonic()
             try:
                 loop.call_soon_threadsafe(self._answer)
@@ -82,11 +87,12 @@ class LoopWatch:
 
     def _answer(self) -> None:
         assert self._asked_at is not None
-        late = time.monotonic() - self._asked_at
+        now = time.monotonic()
+        late = now - self._asked_at
         used = time.process_time() - self._asked_cpu
         ran, seen = self.stalled_s, self._seen
+        self._on_turned(now - self._due_at)
         self._missed, self._seen, self._asked_at = 0, "", None
-        self._on_turned(late)
         if late > ran + 2 * PERIOD_S and used < late * _BUSY_SHARE:
             late = ran  # the process as a whole did not run
         took = late + PERIOD_S / 2

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
+from time import monotonic
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -103,7 +104,8 @@ class ProcessMetrics:
             registry=registry,
         )
         self._lag.set_function(self._worst_lag)
-        self._late = deque([0.0], round(LATE_KEPT_S / loop_watch.PERIOD_S))
+        self._late = deque([(monotonic(), 0.0)])
+        """When the loop turned, and how late."""
         self._slow = Counter(
             "tidelog_event_loop_slow_steps",
             f"Steps of the event loop that took longer than {loop_watch.SLOW_S * 1000:g} ms. The log names each.",
@@ -128,12 +130,15 @@ class ProcessMetrics:
         self._failures.labels(kind).inc()
 
     def loop_was_late(self, seconds: float) -> None:
-        self._late.append(seconds)
+        now = monotonic()
+        self._late.append((now, seconds))
+        while self._late[0][0] < now - LATE_KEPT_S:
+            self._late.popleft()
 
     def _worst_lag(self) -> float:
         """The same for whoever asks: scrapes that a paused process left without an answer are answered when it goes on, to
         nobody, and would take the peak with them."""
-        return max(self._late.copy())
+        return max(late for _, late in self._late.copy())
 
     def loop_watch(self) -> LoopWatch:
         """The watch of this process's event loop; its `run` is for the supervisor."""

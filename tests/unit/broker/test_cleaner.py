@@ -248,6 +248,19 @@ async def test_a_scrub_reads_no_more_than_is_flushed(bed: Bed) -> None:
     assert bed.value("tidelog_log_scrub_read_bytes_total") >= size
 
 
+async def test_a_scrub_leaves_out_what_is_compacted_meanwhile(bed: Bed) -> None:
+    """A segment that takes the place of another has its name, and fewer bytes."""
+    bed.bench.told(config=COMPACTED)
+    await bed.fill(20)
+    bed.scrubber._settings = ScrubSettings(20.0, 400.0)
+    scrubbed = asyncio.create_task(bed.scrubber.scrub_all())
+    await asyncio.sleep(0.1)
+    assert bed.value("tidelog_log_cleaner_removed_records_total") == 0
+    await scrubbed
+    assert bed.value("tidelog_log_cleaner_removed_records_total") == 18
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 0 and bed.bench.host.offline is None
+
+
 async def test_a_cut_ends_the_scrub_of_a_segment(bed: Bed) -> None:
     bed.bench.told(config=ALONE)
     for number in range(40):
