@@ -84,14 +84,17 @@ class Drawn:
     def _wrong(self) -> bool:
         return self.rand.random() < self._truth
 
-    def _op(self) -> int | None:
-        return self.rand.randrange(6) if self._operations and self.rand.random() < 0.5 else None
+    def _op(self, *partitions: int) -> int | None:
+        """An operation is about one partition."""
+        if not self._operations or len(partitions) > 1 or self.rand.random() < 0.5:
+            return None
+        return self.rand.randrange(6) * PARTITIONS + partitions[0]
 
     def _send(self) -> None:
         rand, number = self.rand, self._number()
         process, partition = rand.choice(self._producers), rand.randrange(PARTITIONS)
         value, acks = f"v{number}", rand.choice(("all", "all", "1", "0"))
-        self._add(Send(self._tick(), number, process, TOPIC, partition, value, acks, self._op()))
+        self._add(Send(self._tick(), number, process, TOPIC, partition, value, acks, self._op(partition)))
         self._open.append((number, value, partition, process))
         self._values.append(value)
 
@@ -138,7 +141,7 @@ class Drawn:
             return
         began = max(0.0, round(self._t - rand.choice((0.0, 0.01, 0.5)), 6))
         group = "g" if process == "c0" else None
-        op = None if final else self._op()
+        op = None if final else self._op(*chosen)
         self._add(Polled(self._tick(), process, self._number(), began, reads, group, final, op))
 
     def _owns(self) -> None:

@@ -245,7 +245,7 @@ def test_x2_where_a_run_kept_its_cluster_its_segments_are_compared_themselves(
         ("run.json", "{", "run.json cannot be read"),
         ("history.jsonl", None, "has no history.jsonl: is it the directory of a run?"),
         ("history.jsonl", "?\n", "history.jsonl, line 1: not JSON"),
-        ("replicas.json", "{}[", "replicas.json: it is no list of what replicas hold"),
+        ("replicas.json", "{}[", "replicas.json: not JSON"),
         ("replicas.json", '[{"topic": "t"}]', "replicas.json: it is no list of what replicas hold"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tidelog.chaos.checker.check import Checker
 from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.replicas import PartitionReplicas
-from tidelog.chaos.checker.tables import Nonsense
+from tidelog.chaos.checker.routing import Nonsense
 from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.history import HistoryDamaged, HistoryReader
 from tidelog.errors import TidelogError
@@ -27,7 +27,7 @@ def check_run(directory: Path) -> Verdict:
     """CannotCheck, HistoryDamaged. Promises about other things than the history are not in it."""
     if not (directory / HISTORY).is_file():
         raise CannotCheck(f"{directory} has no {HISTORY}: is it the directory of a run?")
-    return check_history(directory / HISTORY, read_promise(directory / RUN), _replicas(directory / REPLICAS))
+    return check_history(directory / HISTORY, read_promise(directory / RUN), read_replicas(directory / REPLICAS))
 
 
 def check_history(path: Path, promise: Promise, replicas: list[PartitionReplicas] | None = None) -> Verdict:
@@ -37,9 +37,7 @@ def check_history(path: Path, promise: Promise, replicas: list[PartitionReplicas
         checker.take(reader)
     except Nonsense as error:
         raise HistoryDamaged(path, reader.lines, str(error)) from error
-    if not reader.complete:
-        checker.found.notes.append(f"{path.name} was {reader.told}")
-    return checker.verdict(replicas)
+    return checker.verdict(replicas, path.name)
 
 
 def save_verdict(directory: Path, verdict: Verdict) -> None:
@@ -55,7 +53,8 @@ def read_promise(path: Path) -> Promise:
         raise CannotCheck(f"{path}: its promise makes no sense: {error}") from error
 
 
-def _replicas(path: Path) -> list[PartitionReplicas] | None:
+def read_replicas(path: Path) -> list[PartitionReplicas] | None:
+    """None: the run has not read them. CannotCheck."""
     found = _read(path)
     try:
         return None if found is None else [PartitionReplicas.from_json(each) for each in found]

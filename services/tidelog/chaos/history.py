@@ -232,6 +232,10 @@ def kind_of(record: Record) -> str:
     return record.kind if isinstance(record, Ownership) else _KIND[type(record)]
 
 
+def type_of(kind: str) -> type[Record]:
+    return _TYPES[kind]
+
+
 def encode(record: Record) -> str:
     """One line, without its end. What has its default value is left out."""
     fields: dict[str, Any] = {"t": round(record.t, 6), "kind": kind_of(record)}
@@ -252,15 +256,6 @@ class HistoryReader:
         """Whole lines that were read so far."""
         self.complete = False
         """All was read, and the last record is the end of the run."""
-        self.ended_at = 0.0
-        """`t` of the last record so far."""
-
-    @property
-    def told(self) -> str:
-        """How far it reaches, in words."""
-        if self.complete:
-            return f"{self.lines} lines, whole"
-        return f"cut off after line {self.lines}, at {self.ended_at:.3f} s"
 
     def __iter__(self) -> Iterator[Record]:
         """HistoryDamaged, OSError."""
@@ -281,7 +276,7 @@ class HistoryReader:
                         f"t = {record.t} comes after t = {last_t}; records are in order of t",
                     )
                 self.lines += 1
-                self.ended_at = last_t = record.t
+                last_t = record.t
                 yield record
         self.complete = isinstance(record, Phase) and record.phase == "end"
 

@@ -1,24 +1,49 @@
-"""A history as one Parquet file, for those who ask it questions in SQL. Needs PyArrow, which only the extra `spark` installs.
+"""A history as one Parquet file, for those who ask it questions in SQL and for the audit. Needs PyArrow, which only the extra
+`spark` installs.
 
-One row a record, in the order of the history. Fields of the same name are one column, null where a kind lacks it; what a kind
-holds as a list is a list of its own: `records` of polls, `owned` of assignments, `positions` of commits, `spans` of what was
-processed.
+One row a record, in the order of the history; a poll, a commit or a stretch of work that is about several partitions has one
+for each. `topic` and `partition` say what a row is about, of a completion too; without them it is about all. Fields of the same
+name are one column, null where a kind lacks it. `line` is the number of the record in the history. What is known of the whole
+history is in the file's metadata.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidelog.chaos.history import Committed, Ownership, Polled, Processed, Record, kind_of
+from tidelog.chaos.checker.check import Whole
+from tidelog.chaos.checker.routing import Nonsense, Router
+from tidelog.chaos.history import (
+    Committed,
+    FaultStep,
+    HistoryDamaged,
+    HistoryReader,
+    Ownership,
+    Polled,
+    Position,
+    Processed,
+    Read,
+    Record,
+    Span,
+    kind_of,
+    type_of,
+)
+from tidelog.ids import TopicPartition
 
 ROW_GROUP: Final = 1 << 16
+_WHOLE: Final = b"tidelog.history"
 _PLACE: Final = [("topic", pa.string()), ("partition", pa.int32())]
 SCHEMA: Any = pa.schema(
     [
+        ("line", pa.int64()),
         ("t", pa.float64()),
         ("kind", pa.string()),
         ("id", pa.int64()),
@@ -34,13 +59,13 @@ SCHEMA: Any = pa.schema(
         ("isr", pa.int32()),
         ("began", pa.float64()),
         ("final", pa.bool_()),
-        ("records", pa.list_(pa.struct([*_PLACE, ("offset", pa.int64()), ("value", pa.string())]))),
+        ("records", pa.list_(pa.struct([("offset", pa.int64()), ("value", pa.string())]))),
         ("group", pa.string()),
         ("generation", pa.int32()),
         ("coordinator_epoch", pa.int32()),
         ("owned", pa.list_(pa.struct(_PLACE))),
-        ("positions", pa.list_(pa.struct([*_PLACE, ("offset", pa.int64())]))),
-        ("spans", pa.list_(pa.struct([*_PLACE, ("first", pa.int64()), ("last", pa.int64())]))),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
         ("fault", pa.string()),
         ("what", pa.string()),
         ("target", pa.list_(pa.string())),
@@ -54,29 +79,116 @@ SCHEMA: Any = pa.schema(
 )
 
 
-def write_parquet(records: Iterable[Record], path: Path) -> None:
-    """A row group at a time, so that a long history needs no more memory than a short one."""
-    rows = map(_row, records)
-    with pq.ParquetWriter(path, SCHEMA) as writer:
-        while group := list(islice(rows, ROW_GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, schema=SCHEMA))
+_RECORDS: Final = SCHEMA.field("records").type
+_LISTS: Final = {Ownership: "partitions", Polled: "partitions", Processed: "partitions", Committed: "offsets"}
+"""The field of each kind that holds what several partitions may be in."""
+
+Line = tuple[int, TopicPartition | None, Record]
 
 
-def _row(record: Record) -> dict[str, Any]:
-    row: dict[str, Any] = {**record._asdict(), "kind": kind_of(record)}
-    match record:
-        case Polled():
-            row["records"] = list(_read(record))
-        case Ownership():
-            row["owned"] = [each._asdict() for each in record.partitions]
-        case Committed():
-            row["positions"] = [each._asdict() for each in record.offsets]
-        case Processed():
-            row["spans"] = [each._asdict() for each in record.partitions]
-    return row
+def write_parquet(history: Path, path: Path) -> Whole:
+    """A row group at a time, so that a long history needs no more memory than a short one. HistoryDamaged, OSError."""
+    reader, whole = HistoryReader(history), Whole()
+    lines = ((whole.lines, tp, record) for tp, record in Router().routed(whole.counted(reader)))
+    try:
+        with pq.ParquetWriter(path, SCHEMA) as writer:
+            while group := list(islice(lines, ROW_GROUP)):
+                writer.write_table(_table(group))
+            writer.add_key_value_metadata({_WHOLE: json.dumps(asdict(whole))})
+    except Nonsense as error:
+        raise HistoryDamaged(history, whole.lines, str(error)) from error
+    return whole
 
 
-def _read(poll: Polled) -> Iterator[dict[str, Any]]:
-    for topic, partition, records in poll.partitions:
-        for offset, value in records:
-            yield {"topic": topic, "partition": partition, "offset": offset, "value": value}
+def read_whole(path: Path) -> Whole | None:
+    """None: the file is one of an older release. OSError, pa.ArrowInvalid."""
+    told = pq.read_metadata(path).metadata or {}
+    return Whole(**json.loads(told[_WHOLE])) if _WHOLE in told else None
+
+
+def _table(lines: Sequence[Line]) -> Any:
+    """Made kind by kind, since each has a few of the columns, and then put in order again."""
+    at: dict[type[Record], list[int]] = defaultdict(list)
+    for position, (_, _, record) in enumerate(lines):
+        at[type(record)].append(position)
+    tables = [_of_kind(of, [lines[position] for position in positions]) for of, positions in at.items()]
+    order = pa.array([position for positions in at.values() for position in positions])
+    return pa.concat_tables(tables).take(pc.array_sort_indices(order))
+
+
+def _of_kind(of: type[Record], lines: Sequence[Line]) -> Any:
+    numbers, places, records = zip(*lines, strict=True)
+    columns: dict[str, Any] = dict(zip(of._fields, zip(*records, strict=True), strict=True))
+    columns["line"] = numbers
+    columns.setdefault("kind", [kind_of(records[0])] * len(lines))
+    columns["topic"] = [tp and tp.topic for tp in places]
+    columns["partition"] = [tp and tp.partition for tp in places]
+    if of in _LISTS:
+        columns |= _told(of, columns.pop(_LISTS[of]))
+    arrays = [
+        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(len(lines), field.type)
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _told(of: type[Record], lists: Sequence[Any]) -> dict[str, Any]:
+    if of is Ownership:
+        return {"owned": [[tp._asdict() for tp in owned] for owned in lists]}
+    inner = [each for (each,) in lists]
+    if of is Polled:
+        rows = [read.records for read in inner]
+        offsets, values = zip(*chain.from_iterable(rows), strict=True)
+        pairs = pa.StructArray.from_arrays(
+            [pa.array(offsets, pa.int64()), pa.array(values, pa.string())], ["offset", "value"]
+        )
+        starts = pa.array(accumulate(map(len, rows), initial=0), pa.int32())
+        return {"records": pa.ListArray.from_arrays(starts, pairs).cast(_RECORDS)}
+    return {
+        name: [getattr(each, name) for each in inner]
+        for name in (("offset",) if of is Committed else ("first", "last"))
+    }
+
+
+def records_of(batch: Any) -> Iterator[tuple[int, Record]]:
+    """(line, record) of each row of a batch of such a file, in their order."""
+    found: list[Any] = [None] * batch.num_rows
+    for kind in pc.unique(batch.column("kind")).to_pylist():
+        mask = pc.equal(batch.column("kind"), kind)
+        for position, record in zip(
+            pc.indices_nonzero(mask).to_pylist(), _of_rows(kind, batch.filter(mask)), strict=True
+        ):
+            found[position] = record
+    return zip(batch.column("line").to_pylist(), found, strict=True)
+
+
+def _of_rows(kind: str, rows: Any) -> Iterator[Record]:
+    of = type_of(kind)
+    inner = _LISTS.get(of)
+    columns = [_inner(of, rows) if name == inner else rows.column(name).to_pylist() for name in of._fields]
+    if of is FaultStep:
+        columns[of._fields.index("target")] = map(tuple, rows.column("target").to_pylist())
+    return map(of, *columns)
+
+
+def _inner(of: type[Record], rows: Any) -> Iterable[tuple[Any, ...]]:
+    if of is Ownership:
+        return [tuple(TopicPartition(**tp) for tp in owned) for owned in rows.column("owned").to_pylist()]
+    places = rows.column("topic").to_pylist(), rows.column("partition").to_pylist()
+    if of is Polled:
+        records = rows.column("records")
+        pairs = records.flatten()
+        offsets, values = (pairs.field(name).to_pylist() for name in ("offset", "value"))
+        lengths = pc.list_value_length(records).to_pylist()
+        ends = list(accumulate(lengths))
+        both = [
+            tuple(zip(offsets[end - n : end], values[end - n : end], strict=True))
+            for n, end in zip(lengths, ends, strict=True)
+        ]
+        return [(Read(*row),) for row in zip(*places, both, strict=True)]
+    if of is Committed:
+        return [(Position(*row),) for row in zip(*places, rows.column("offset").to_pylist(), strict=True)]
+    return [
+        (Span(*row),)
+        for row in zip(*places, rows.column("first").to_pylist(), rows.column("last").to_pylist(), strict=True)
+    ]

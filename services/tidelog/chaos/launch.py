@@ -15,7 +15,7 @@ from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.checking import HISTORY, PARQUET, CannotCheck, save_verdict
 from tidelog.chaos.clusters import Clusters
 from tidelog.chaos.faults.base import InForce, On
-from tidelog.chaos.history import HistoryDamaged, HistoryReader
+from tidelog.chaos.history import HistoryDamaged
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.run import NeverWhole, NoVerdict, Run, Watcher
 from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile, judge
@@ -213,7 +213,7 @@ def save_parquet(directory: Path) -> None:
     try:
         from tidelog.chaos.history_parquet import write_parquet  # PyArrow comes with the extra `spark` alone
 
-        write_parquet(HistoryReader(directory / HISTORY), path)
+        write_parquet(directory / HISTORY, path)
     except ImportError:
         return
     except HistoryDamaged:  # who asked for the verdict was told

@@ -6,8 +6,6 @@ record that was refused has waited too. Each ack level is measured by itself: wi
 acks=1 goes on.
 """
 
-from array import array
-from collections.abc import Iterator
 from math import inf
 
 from tidelog.chaos.checker.findings import Findings
@@ -31,37 +29,37 @@ class _InForce:
 
 
 class Waits:
-    """Fed in the order of the history, after the tables. A line of columns is one key with one ack level."""
+    """One partition's, by ack level. Fed in the order of the history, after the tables."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._open = array("q")
-        self._since = array("d")
-        self._heard = array("d")
-        self._longest: list[tuple[float, float, bool]] = []
+        self._open = [0] * len(ACKS)
+        self._since = [_NOBODY_WAITS] * len(ACKS)
+        self._heard = [-1.0] * len(ACKS)
+        self._longest = [(0.0, 0.0, True)] * len(ACKS)
         self._stopped = -1.0
         self._faults: dict[int, _InForce] = {}
 
     def send(self, v: int, t: float) -> None:
-        line = self._line(v)
-        self._open[line] += 1
-        self._heard[line] = t
-        if self._since[line] == _NOBODY_WAITS:
-            self._since[line] = t
+        acks = self._tables.acks[v]
+        self._open[acks] += 1
+        self._heard[acks] = t
+        if self._since[acks] == _NOBODY_WAITS:
+            self._since[acks] = t
 
     def sent(self, v: int, t: float) -> None:
-        line = self._line(v)
-        self._open[line] -= 1
-        self._heard[line] = t
+        acks = self._tables.acks[v]
+        self._open[acks] -= 1
+        self._heard[acks] = t
         if self._tables.outcome[v] == ACKED:
-            began, ended, _ = self._longest[line]
-            if t - self._since[line] > ended - began:
-                self._longest[line] = (self._since[line], t, True)
-            self._since[line] = t if self._open[line] else _NOBODY_WAITS
+            began, ended, _ = self._longest[acks]
+            if t - self._since[acks] > ended - began:
+                self._longest[acks] = (self._since[acks], t, True)
+            self._since[acks] = t if self._open[acks] else _NOBODY_WAITS
 
     def gone(self, v: int) -> None:
         """Its client is: nobody waits for it any more."""
-        self._open[self._line(v)] -= 1
+        self._open[self._tables.acks[v]] -= 1
 
     def stopped(self, t: float) -> None:
         """The load is over, which ends what waits in vain."""
@@ -77,32 +75,17 @@ class Waits:
             self._faults.setdefault(record.id, _InForce(record.name, record.t))
 
     def gaps(self) -> tuple[Gap, ...]:
-        """The longest of each key and ack level; acks=0 is never acknowledged."""
-        return tuple(self._gap(*line) for line in self._lines())
+        """The longest of each ack level; acks=0 is never acknowledged."""
+        used = (acks for acks, heard in enumerate(self._heard) if heard >= 0 and ACKS[acks] != "0")
+        return tuple(map(self._gap, used))
 
-    def _line(self, v: int) -> int:
-        line = self._tables.key[v] * len(ACKS) + self._tables.acks[v]
-        while line >= len(self._open):
-            self._open.append(0)
-            self._since.append(_NOBODY_WAITS)
-            self._heard.append(-1.0)
-            self._longest.append((0.0, 0.0, True))
-        return line
-
-    def _lines(self) -> Iterator[tuple[int, int, str]]:
-        for line, heard in enumerate(self._heard):
-            key, acks = divmod(line, len(ACKS))
-            if heard >= 0 and ACKS[acks] != "0":
-                yield line, key, ACKS[acks]
-
-    def _gap(self, line: int, key: int, acks: str) -> Gap:
-        began, ended, over = self._longest[line]
-        until = max(self._heard[line], self._stopped)
-        if until - self._since[line] > ended - began:
-            began, ended, over = self._since[line], until, False
-        tp = self._tables.keys[key]
+    def _gap(self, acks: int) -> Gap:
+        began, ended, over = self._longest[acks]
+        until = max(self._heard[acks], self._stopped)
+        if until - self._since[acks] > ended - began:
+            began, ended, over = self._since[acks], until, False
         faults = {fault.name: None for fault in self._faults.values() if fault.began < ended and fault.ended > began}
-        return Gap(tp.topic, tp.partition, acks, began, ended, over, tuple(faults))
+        return Gap(*self._tables.tp, ACKS[acks], began, ended, over, tuple(faults))
 
 
 def check_available(gaps: tuple[Gap, ...], promise: Promise, found: Findings) -> list[Kept]:

@@ -21,20 +21,19 @@ def told_poll(tables: Tables, poll: int) -> str:
 def example(
     tables: Tables, text: str, values: list[int], t: float | None = None, polls: tuple[int, ...] = ()
 ) -> Example:
-    """About values of one key; it shows at `t`, by default when the last of them was sent or read for the first time."""
+    """It shows at `t`, by default when the last of `values` was sent or read for the first time."""
     readers = [tables.read_by[v] for v in values if tables.read_by[v] >= 0]
     sends = [tables.send_id[v] for v in values if tables.send_id[v] != NOBODY]
     if t is None:
         began = [tables.began[v] for v in values if tables.send_id[v] != NOBODY]
         t = max([*began, *(tables.poll_ended[poll] for poll in readers)], default=0.0)
     ids = [*sends, *(tables.poll_id[poll] for poll in (*readers, *polls))]
-    tp = tables.keys[tables.key[values[0]]]
-    return Example(f"{tp}: {text}", t, tp.topic, tp.partition, tuple(dict.fromkeys(ids)))
+    return Example(f"{tables.tp}: {text}", t, *tables.tp, tuple(dict.fromkeys(ids)))
 
 
 def check_offsets(tables: Tables, order: VersionOrder, found: Findings, *, idempotent: bool) -> None:
     found.judged("inconsistent-offsets", "duplicate", "duplicate (not idempotent)")
-    for _, offset, values in order.conflicts():
+    for offset, values in order.conflicts():
         told = " and ".join(_told_at(tables, v) for v in values)
         found.add("inconsistent-offsets", example, tables, f"offset {offset} is {told}", values)
     for v, (first, last) in enumerate(zip(order.first, order.last, strict=True)):
@@ -73,18 +72,15 @@ def check_lost_writes(tables: Tables, order: VersionOrder, found: Findings) -> N
     `bound` is the highest first rank of a value that was read; its reader is the witness.
     """
     found.judged("lost-write")
-    bound = [-1] * len(tables.keys)
-    witness = [NOBODY] * len(tables.keys)
+    bound, witness = -1, NOBODY
     for v, (reader, rank) in enumerate(zip(tables.read_by, order.first, strict=True)):
-        if reader >= 0 and rank > bound[tables.key[v]]:
-            bound[tables.key[v]] = rank
-            witness[tables.key[v]] = v
+        if reader >= 0 and rank > bound:
+            bound, witness = rank, v
     for v, (reader, rank) in enumerate(zip(tables.read_by, order.last, strict=True)):
         if reader >= 0 or rank < 0 or not order.committed[v] or order.excused[v]:
             continue
-        key = tables.key[v]
-        if rank <= bound[key] and not _expired(tables, v, order.offset_of(v)):
-            found.add("lost-write", _told_lost, tables, order, v, witness[key])
+        if rank <= bound and not _expired(tables, order.offset_of(v)):
+            found.add("lost-write", _told_lost, tables, order, v, witness)
 
 
 def _told_lost(tables: Tables, order: VersionOrder, v: int, witness: int) -> Example:
@@ -96,16 +92,16 @@ def _told_lost(tables: Tables, order: VersionOrder, v: int, witness: int) -> Exa
     return example(tables, text, [v], tables.poll_ended[reader], (reader,))
 
 
-def _expired(tables: Tables, v: int, offset: int) -> bool:
+def _expired(tables: Tables, offset: int) -> bool:
     """Below the log start: retention took it."""
-    return NO_OFFSET < offset < tables.log_start[tables.key[v]]
+    return NO_OFFSET < offset < tables.log_start
 
 
 def check_unseen(tables: Tables, order: VersionOrder, found: Findings) -> None:
     """At the end of the final phase: what was acknowledged and nobody has read is lost, or its consumers are stuck."""
     found.judged("unseen", "allowed-loss")
     for v, reader in enumerate(tables.read_by):
-        if reader >= 0 or tables.outcome[v] != ACKED or _expired(tables, v, tables.acked_at[v]):
+        if reader >= 0 or tables.outcome[v] != ACKED or _expired(tables, tables.acked_at[v]):
             continue
         if order.excused[v]:
             text = f"{told_send(tables, v)} was acknowledged by one replica, its leader changed, and it is gone"
@@ -116,12 +112,10 @@ def check_unseen(tables: Tables, order: VersionOrder, found: Findings) -> None:
 
 
 def in_the_end(tables: Tables) -> bytearray:
-    """By value, whether the final read has it: that of the reader which came furthest in its key."""
+    """By value, whether the final read has it: that of the reader which came furthest."""
     present = bytearray(len(tables.values))
-    for key in range(len(tables.keys)):
-        reads = [of_key[key] for of_key in tables.final.values() if key in of_key]
-        for v in max(reads, key=lambda read: len(read.values)).values if reads else ():
-            present[v] = True
+    for v in max(tables.final.values(), key=lambda read: len(read.values)).values if tables.final else ():
+        present[v] = True
     return present
 
 
@@ -133,16 +127,15 @@ def check_final(tables: Tables, order: VersionOrder, present: bytearray, found: 
     found.judged("lost-acked", "final-incomplete", "final-differs")
     if not tables.final:
         return  # nothing was ever sent
-    for key in range(len(tables.keys)):
-        reads = {process: of_key.get(key, FinalRead()) for process, of_key in tables.final.items()}
-        longest = max(reads, key=lambda process: len(reads[process].offsets))
-        for process in reads.keys() - {longest}:
-            _compare(tables, key, (longest, reads[longest]), (process, reads[process]), found)
+    reads = tables.final
+    longest = max(reads, key=lambda process: len(reads[process].offsets))
+    for process in sorted(reads.keys() - {longest}):
+        _compare(tables, (longest, reads[longest]), (process, reads[process]), found)
     for v, there in enumerate(present):
         if there or order.excused[v] or not (tables.outcome[v] == ACKED or tables.read_by[v] >= 0):
             continue
         offset = order.offset_of(v)
-        if _expired(tables, v, offset):
+        if _expired(tables, offset):
             continue
         name = "lost-acked" if tables.outcome[v] == ACKED else "final-incomplete"
         found.add(name, _told_missing, tables, v, offset)
@@ -159,9 +152,7 @@ def _told_missing(tables: Tables, v: int, offset: int) -> Example:
     )
 
 
-def _compare(
-    tables: Tables, key: int, longest: tuple[str, FinalRead], other: tuple[str, FinalRead], found: Findings
-) -> None:
+def _compare(tables: Tables, longest: tuple[str, FinalRead], other: tuple[str, FinalRead], found: Findings) -> None:
     """A reader that was thrown away may have stopped early; as far as it came it must agree."""
     (process, whole), (other_process, part) = longest, other
     size = len(part.offsets)
@@ -174,9 +165,8 @@ def _compare(
     told = " and ".join(
         f"{who} saw {_told_record(tables, read, at)}" for who, read in ((process, whole), (other_process, part))
     )
-    tp = tables.keys[key]
     t = max(tables.poll_ended, default=0.0)
-    found.add("final-differs", Example, f"{tp}: as record number {at} {told}", t, tp.topic, tp.partition)
+    found.add("final-differs", Example, f"{tables.tp}: as record number {at} {told}", t, *tables.tp)
 
 
 def _told_record(tables: Tables, read: FinalRead, at: int) -> str:

@@ -149,15 +149,14 @@ class Operations:
     def _neighbours(self, order: VersionOrder) -> Sequence[int]:
         """By value, what follows it in its log. A value counts where it appears first."""
         following = array("q", [NOBODY]) * self._values
-        for picked in order.picked:
-            before = NOBODY
-            for rank, v in enumerate(picked):
-                if order.first[v] != rank:
-                    continue
-                known = bool(self._committed[v])  # of what nobody sent there is no operation
-                if before != NOBODY and known:
-                    following[before] = v
-                before = v if known else NOBODY
+        before = NOBODY
+        for rank, v in enumerate(order.picked):
+            if order.first[v] != rank:
+                continue
+            known = bool(self._committed[v])  # of what nobody sent there is no operation
+            if before != NOBODY and known:
+                following[before] = v
+            before = v if known else NOBODY
         return following
 
     def _times(self) -> tuple[Sequence[float], Sequence[float]]:
@@ -208,4 +207,4 @@ def _told(operations: Operations, edges: Edges, start: int) -> Example:
     text = " -> ".join([*shown, operations.told(start)])
     ids = tuple(each for node in cycle for each in operations.ids(node))
     t = max((operations.begins[node] for node in cycle if operations.begins[node] < inf), default=0.0)
-    return Example(text, t, operations=ids)
+    return Example(text, t, *operations.tables.tp, ids)

@@ -33,18 +33,25 @@ class Findings:
         if len(found.examples) < EXAMPLES_MAX:
             found.examples.append(example(*args, **kwargs))
 
-    def put(self, name: str, count: int, examples: Iterable[Example]) -> None:
-        """What someone else has counted; `examples` are the first few."""
-        self._rules[name] = _Found(count, list(examples))
+    def take(self, other: "Findings") -> None:
+        """What was found elsewhere."""
+        for name, found in other._rules.items():
+            mine = self._rules.setdefault(name, _Found())
+            mine.count += found.count
+            mine.examples.extend(found.examples)
 
     def count(self, name: str) -> int:
         return self._rules[name].count if name in self._rules else 0
 
     def anomalies(self, order: Iterable[str], tolerated: Callable[[str], bool]) -> Mapping[str, Anomaly]:
-        """In the given order, which names every rule there is."""
+        """In the given order, which names every rule there is; of several partitions the examples that show first."""
         known = [name for name in order if name in self._rules]
         return {
-            name: Anomaly(found.count, tolerated(name), tuple(found.examples))
+            name: Anomaly(found.count, tolerated(name), tuple(sorted(found.examples, key=_when)[:EXAMPLES_MAX]))
             for name in known
             if (found := self._rules[name])
         }
+
+
+def _when(example: Example) -> float:
+    return example.t

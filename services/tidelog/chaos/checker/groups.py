@@ -24,7 +24,7 @@ Term = tuple[int, int]
 
 @dataclass(slots=True)
 class Tenure:
-    """A member's time with one key, from one assignment to the next."""
+    """A member's time with the partition, from one assignment to the next."""
 
     found_at: int
     """Where the group was when it began."""
@@ -39,8 +39,8 @@ class Tenure:
 
 
 @dataclass(slots=True)
-class GroupKey:
-    """A group in one key."""
+class Group:
+    """In one partition."""
 
     done: Intervals = field(default_factory=Intervals)
     tenures: dict[str, Tenure] = field(default_factory=dict)
@@ -62,99 +62,92 @@ class Groups:
         self._tables = tables
         self._in_hand_max = promise.uncommitted_max
         self._found = found
-        self._groups: dict[str, dict[int, GroupKey]] = defaultdict(lambda: defaultdict(GroupKey))
-        self._owned: dict[str, set[int]] = defaultdict(set)
-        """By process."""
+        self._groups: dict[str, Group] = defaultdict(Group)
+        """Those that read the topic."""
+        self._owners: set[str] = set()
+        """Processes that have the partition, for all that they know."""
 
     def ownership(self, record: Ownership) -> None:
         if record.group is None:
             return
         self._judged()
-        keys = {self._tables.key_number(*tp) for tp in record.partitions}
-        owned = self._owned[record.process]
-        if record.kind != ASSIGNED:
-            owned -= keys
+        tp, assigned = self._tables.tp, record.kind == ASSIGNED
+        if any(each.topic == tp.topic for each in record.partitions):
+            self._groups[record.group]  # it owes this partition too, whichever of its members has it
+        if not (assigned and tp in record.partitions):
+            if assigned or tp in record.partitions:
+                self._owners.discard(record.process)
             return
-        group = self._groups[record.group]
-        for key in sorted(keys):
-            mine = group[key]
-            if key not in owned:
-                mine.tenures[record.process] = mine.begin()
-            if record.generation is not None and record.coordinator_epoch is not None:
-                self._claim(record, key, mine, (record.coordinator_epoch, record.generation))
-        self._owned[record.process] = keys
+        mine = self._groups[record.group]
+        if record.process not in self._owners:
+            mine.tenures[record.process] = mine.begin()
+        if record.generation is not None and record.coordinator_epoch is not None:
+            self._claim(record, mine, (record.coordinator_epoch, record.generation))
+        self._owners.add(record.process)
 
     def processed(self, record: Processed) -> None:
         self._judged()
-        group = self._groups[record.group]
-        for topic, partition, first, last in record.partitions:
-            key = self._tables.key_number(topic, partition)
-            self._process(record, key, group[key], first, last + 1)
+        (span,) = record.partitions
+        self._process(record, self._groups[record.group], span.first, span.last + 1)
 
     def committed(self, record: Committed) -> None:
         """What was refused for certain has committed nothing, yet must not have run ahead either."""
         self._judged()
-        group = self._groups[record.group]
-        for topic, partition, offset in record.offsets:
-            key = self._tables.key_number(topic, partition)
-            mine = group[key]
-            if offset > max(mine.done.end, mine.committed, self._tables.log_start[key]):
-                why = f"offset {offset}, while the group had processed up to {mine.done.end - 1}"
-                self._add("group-commit-ahead", record.group, key, record.t, f"{record.process} committed {why}")
-            if record.outcome == OK:
-                term = (record.coordinator_epoch, record.generation)
-                mine.commits[term].append((record.t, record.process, offset))
-                mine.acknowledged = max(mine.acknowledged, offset)
-            if record.outcome != FAIL:
-                mine.committed = max(mine.committed, offset)
+        offset = record.offsets[0].offset
+        mine = self._groups[record.group]
+        if offset > max(mine.done.end, mine.committed, self._tables.log_start):
+            why = f"offset {offset}, while the group had processed up to {mine.done.end - 1}"
+            self._add("group-commit-ahead", record.group, record.t, f"{record.process} committed {why}")
+        if record.outcome == OK:
+            term = (record.coordinator_epoch, record.generation)
+            mine.commits[term].append((record.t, record.process, offset))
+            mine.acknowledged = max(mine.acknowledged, offset)
+        if record.outcome != FAIL:
+            mine.committed = max(mine.committed, offset)
 
     def check(self, order: VersionOrder, present: bytearray, *, ended: bool) -> None:
         """`present` by value: whether it is in the log at last. Before the end a group may still come to what is left."""
         if self._groups and ended:
             self._found.judged("group-unprocessed")
-        for name, group in self._groups.items():
-            for key, mine in group.items():
-                self._check_commits(name, key, mine)
-            topics = {self._tables.keys[key].topic for key in group}
-            for key, tp in enumerate(self._tables.keys):
-                if tp.topic in topics:
-                    self._check_skipped(name, key, order, present, ended=ended)
+        for name, mine in self._groups.items():
+            self._check_commits(name, mine)
+            self._check_skipped(name, mine, order, present, ended=ended)
 
     def _judged(self) -> None:
         self._found.judged(
             *("group-two-owners", "group-commit-fell", "group-commit-ahead", "group-skipped", "group-duplicates")
         )
 
-    def _add(self, rule: str, group: str, key: int, t: float, text: str) -> None:
-        tp = self._tables.keys[key]
-        self._found.add(rule, Example, f"group {group}, {tp}: {text} at {t:.3f} s", t, tp.topic, tp.partition)
+    def _add(self, rule: str, group: str, t: float, text: str) -> None:
+        tp = self._tables.tp
+        self._found.add(rule, Example, f"group {group}, {tp}: {text} at {t:.3f} s", t, *tp)
 
-    def _claim(self, record: Ownership, key: int, mine: GroupKey, term: Term) -> None:
+    def _claim(self, record: Ownership, mine: Group, term: Term) -> None:
         owner = mine.owners.setdefault(term, record.process)
         if owner != record.process:
             text = f"{record.process} got it, which {owner} has in generation {term[1]} of coordinator epoch {term[0]}"
-            self._add("group-two-owners", str(record.group), key, record.t, text)
+            self._add("group-two-owners", str(record.group), record.t, text)
 
-    def _process(self, record: Processed, key: int, mine: GroupKey, start: int, end: int) -> None:
+    def _process(self, record: Processed, mine: Group, start: int, end: int) -> None:
         tenure = mine.tenures.setdefault(record.process, mine.begin())
         if start < tenure.next:
             text = (
                 f"{record.process} processed offset {start} again, after {tenure.next - 1}, with no rebalance between,"
             )
-            self._add("group-duplicates", record.group, key, record.t, text)
+            self._add("group-duplicates", record.group, record.t, text)
         fresh = max(start, tenure.next)
         known = min(end, tenure.committed)
         if fresh < known and mine.done.common(fresh, known):
             text = f"{record.process} processed offset {fresh} again, although {tenure.committed} was committed before,"
-            self._add("group-duplicates", record.group, key, record.t, text)
+            self._add("group-duplicates", record.group, record.t, text)
         if fresh < end:
             middle = min(max(fresh, tenure.found_at), end)
-            self._again(record, key, tenure, "taken_over", mine.done.common(fresh, middle))
-            self._again(record, key, tenure, "beside", mine.done.common(middle, end))
+            self._again(record, tenure, "taken_over", mine.done.common(fresh, middle))
+            self._again(record, tenure, "beside", mine.done.common(middle, end))
         tenure.next = max(tenure.next, end)
         mine.done.add(start, end)
 
-    def _again(self, record: Processed, key: int, tenure: Tenure, kind: str, count: int) -> None:
+    def _again(self, record: Processed, tenure: Tenure, kind: str, count: int) -> None:
         if not count:
             return
         before = getattr(tenure, kind)
@@ -162,26 +155,24 @@ class Groups:
         most = self._in_hand_max
         if most is not None and before <= most < before + count:
             text = f"{record.process} processed {before + count} records again, and no member has more than {most} in hand,"
-            self._add("group-duplicates", record.group, key, record.t, text)
+            self._add("group-duplicates", record.group, record.t, text)
 
-    def _check_commits(self, name: str, key: int, mine: GroupKey) -> None:
+    def _check_commits(self, name: str, mine: Group) -> None:
         """In the order of terms, not of time: the answer to an evicted member's commit may come long after its term."""
         highest, by = 0, ""
         for term in sorted(mine.commits):
             for t, process, offset in mine.commits[term]:
                 if offset < highest:
                     text = f"{process} committed offset {offset} after {by} had committed {highest}, in generation {term[1]},"
-                    self._add("group-commit-fell", name, key, t, text)
+                    self._add("group-commit-fell", name, t, text)
                 else:
                     highest, by = offset, process
 
-    def _check_skipped(self, name: str, key: int, order: VersionOrder, present: bytearray, *, ended: bool) -> None:
-        tables = self._tables
-        offsets, picked = order.offsets[key], order.picked[key]
-        mine = self._groups[name][key]
+    def _check_skipped(self, name: str, mine: Group, order: VersionOrder, present: bytearray, *, ended: bool) -> None:
+        tables, offsets, picked = self._tables, order.offsets, order.picked
         position = max(mine.done.end, mine.committed)
         end = offsets[-1] + 1 if offsets else 0
-        for start, stop in mine.done.holes(tables.log_start[key], end):
+        for start, stop in mine.done.holes(tables.log_start, end):
             for rank in range(bisect_left(offsets, start), bisect_left(offsets, stop)):
                 v, offset = picked[rank], offsets[rank]
                 if tables.outcome[v] != ACKED or not present[v] or (offset >= position and not ended):

@@ -27,7 +27,6 @@ _POLL_RULES: Final = {
 class Jump(NamedTuple):
     """A record that was read after another one, at an offset that is not the next."""
 
-    key: int
     before: int
     offset: int
     poll: int
@@ -37,14 +36,14 @@ class Jump(NamedTuple):
 
 
 class Consumer:
-    """Where a process is in each key; `changed_at` is when it last got or lost the key."""
+    """Where a process is in the partition; `changed_at` is when it last got or lost it."""
 
     __slots__ = ("changed_at", "last", "last_op")
 
     def __init__(self) -> None:
-        self.last: dict[int, int] = {}
-        self.last_op: dict[int, int] = {}
-        self.changed_at: dict[int, float] = {}
+        self.last: int | None = None
+        self.last_op: int | None = None
+        self.changed_at = -1.0
 
 
 class Polls:
@@ -56,71 +55,62 @@ class Polls:
         self._jumps: list[Jump] = []
 
     def ownership(self, record: Ownership) -> None:
-        """A key that stays keeps its position: an assignment that names it again is no reason to skip (1.4)."""
+        """A partition that stays keeps its position: an assignment that names it again is no reason to skip (1.4)."""
         consumer = self._consumers.setdefault(record.process, Consumer())
-        named = {self._tables.key_number(*tp) for tp in record.partitions}
-        gone = consumer.last.keys() - named if record.kind == ASSIGNED else named & consumer.last.keys()
-        for key in gone:
-            del consumer.last[key]
-        kept = consumer.last.keys() if record.kind == ASSIGNED else set()
-        for key in (named | gone) - kept:
-            consumer.changed_at[key] = record.t
+        assigned, named = record.kind == ASSIGNED, self._tables.tp in record.partitions
+        if assigned and named and consumer.last is not None:
+            return
+        if named or (assigned and consumer.last is not None):
+            consumer.last = None
+            consumer.changed_at = record.t
 
     def polled(self, record: Polled, poll: int) -> None:
         consumer = self._consumers.setdefault(record.process, Consumer())
-        for topic, partition, records in record.partitions:
-            if not records:
-                continue
-            key = self._tables.key_number(topic, partition)
-            offsets = [offset for offset, _ in records]
-            self._jump_to(record, poll, consumer, key, offsets[0])
-            consumer.last[key] = offsets[-1]
-            if record.op is not None:
-                consumer.last_op[key] = record.op
-            self._jumps_within(record, poll, consumer, key, offsets)
+        offsets = [offset for offset, _ in record.partitions[0].records]
+        self._jump_to(record, poll, consumer, offsets[0])
+        consumer.last = offsets[-1]
+        if record.op is not None:
+            consumer.last_op = record.op
+        self._jumps_within(record, poll, consumer, offsets)
 
-    def _jump_to(self, record: Polled, poll: int, consumer: Consumer, key: int, first: int) -> None:
-        before = consumer.last.get(key)
+    def _jump_to(self, record: Polled, poll: int, consumer: Consumer, first: int) -> None:
+        before = consumer.last
         if before is not None and first != before + 1:
-            inner = record.op is not None and consumer.last_op.get(key) == record.op
-            self._jumps.append(Jump(key, before, first, poll, inner, record.group is not None))
+            inner = record.op is not None and consumer.last_op == record.op
+            self._jumps.append(Jump(before, first, poll, inner, record.group is not None))
 
-    def _jumps_within(self, record: Polled, poll: int, consumer: Consumer, key: int, offsets: list[int]) -> None:
+    def _jumps_within(self, record: Polled, poll: int, consumer: Consumer, offsets: list[int]) -> None:
         first = offsets[0]
-        if offsets == list(range(first, first + len(offsets))) or consumer.changed_at.get(key, -1.0) >= record.began:
+        if offsets == list(range(first, first + len(offsets))) or consumer.changed_at >= record.began:
             return  # what is in the operation's rebalance log may jump
         subscribed = record.group is not None
-        self._jumps.extend(Jump(key, a, b, poll, True, subscribed) for a, b in pairwise(offsets) if b != a + 1)
+        self._jumps.extend(Jump(a, b, poll, True, subscribed) for a, b in pairwise(offsets) if b != a + 1)
 
     def check(self, order: VersionOrder, found: Findings) -> None:
         found.judged(*(name for names in _POLL_RULES.values() for name in names))
         for jump in self._jumps:
-            distance = order.rank(jump.key, jump.offset) - order.rank(jump.key, jump.before)
+            distance = order.rank(jump.offset) - order.rank(jump.before)
             if distance != 1:
                 skip, back = _POLL_RULES[jump.inner, jump.subscribed]
                 found.add(skip if distance > 1 else back, self._told, jump, distance)
 
     def _told(self, jump: Jump, distance: int) -> Example:
         tables, poll = self._tables, jump.poll
-        tp = tables.keys[jump.key]
         how = f"passing over {distance - 1} values" if distance > 1 else "which is no later value"
         process, t = tables.processes[tables.poll_process[poll]], tables.poll_ended[poll]
-        text = f"{tp}: {process} read offset {jump.offset} after offset {jump.before}, {how}, at {t:.3f} s"
-        return Example(text, t, tp.topic, tp.partition, (tables.poll_id[poll],))
+        text = f"{tables.tp}: {process} read offset {jump.offset} after offset {jump.before}, {how}, at {t:.3f} s"
+        return Example(text, t, *tables.tp, (tables.poll_id[poll],))
 
 
 def check_sends(tables: Tables, order: VersionOrder, found: Findings, *, idempotent: bool) -> None:
-    """By process and key, in the order of the attempts; a send that failed for certain, or that nobody saw, says nothing."""
+    """By process, in the order of the attempts; a send that failed for certain, or that nobody saw, says nothing."""
     found.judged("int-send-skip", "int-nonmonotonic-send", "nonmonotonic-send", "nonmonotonic-send (unknown)")
     latest: dict[int, int] = {}
-    keys = len(tables.keys)
-    columns = zip(tables.process, tables.key, order.first, tables.outcome, strict=True)
-    for v, (process, key, rank, outcome) in enumerate(columns):
+    for v, (process, rank, outcome) in enumerate(zip(tables.process, order.first, tables.outcome, strict=True)):
         if rank < 0 or process == NOBODY or outcome == REFUSED:
             continue
-        session = process * keys + key
-        before = latest.get(session, NOBODY)
-        latest[session] = v
+        before = latest.get(process, NOBODY)
+        latest[process] = v
         if before == NOBODY:
             continue
         previous = order.first[before]

@@ -1,4 +1,4 @@
-"""The order of the values of each key, as all that is known of its log tells it (reliability 1.3).
+"""The order of the values of a partition, as all that is known of its log tells it (reliability 1.3).
 
 The log is fed by every poll, and by sends that must have committed and know their offset. Offsets may have gaps; each one
 that is occupied gets a dense rank. Where an offset has several values the one found first stands for it, so rules that must be
@@ -48,42 +48,37 @@ class VersionOrder:
         self.committed: Final = must_have_committed(tables)
         self._conflicts = tables.conflicts
         self._add_acknowledged(tables)
-        self.offsets: Final = [sorted(log) for log in tables.log]
-        self.picked: Final = [
-            list(map(log.__getitem__, offsets)) for log, offsets in zip(tables.log, self.offsets, strict=True)
-        ]
+        self.offsets: Final = sorted(tables.log)
+        self.picked: Final = list(map(tables.log.__getitem__, self.offsets))
         count = len(tables.values)
         self.first: Final = array("q", [NOWHERE]) * count
         """By value: the lowest rank at which it appears."""
         self.last: Final = array("q", [NOWHERE]) * count
-        for key, picked in enumerate(self.picked):
-            self._rank(key, picked)
-        self._key = tables.key
+        self._rank()
 
     def _add_acknowledged(self, tables: Tables) -> None:
         for v, offset in enumerate(tables.acked_at):
             if offset == NO_OFFSET or not self.committed[v] or self._alone[v]:
                 continue
-            key = tables.key[v]
-            found = tables.log[key].setdefault(offset, v)
+            found = tables.log.setdefault(offset, v)
             if found != v:
-                tables.conflicts[key].setdefault(offset, {found}).add(v)
+                tables.conflicts.setdefault(offset, {found}).add(v)
 
-    def _rank(self, key: int, picked: list[int]) -> None:
+    def _rank(self) -> None:
         first, last = self.first, self.last
-        for rank, v in enumerate(picked):
+        for rank, v in enumerate(self.picked):
             if first[v] < 0:
                 first[v] = rank
             last[v] = rank
-        for offset, values in self._conflicts[key].items():
-            rank = self.rank(key, offset)
+        for offset, values in self._conflicts.items():
+            rank = self.rank(offset)
             for v in values:
                 first[v] = rank if first[v] < 0 else min(first[v], rank)
                 last[v] = max(last[v], rank)
 
-    def rank(self, key: int, offset: int) -> int:
+    def rank(self, offset: int) -> int:
         """Of an offset that is occupied."""
-        offsets = self.offsets[key]
+        offsets = self.offsets
         guess = offset - offsets[0]
         if guess < len(offsets) and offsets[guess] == offset:  # no gap below it
             return guess
@@ -91,17 +86,15 @@ class VersionOrder:
 
     def offset_of(self, v: int) -> int:
         """The lowest offset at which the value appears, or NO_OFFSET."""
-        return self.offsets[self._key[v]][self.first[v]] if self.first[v] >= 0 else NO_OFFSET
+        return self.offsets[self.first[v]] if self.first[v] >= 0 else NO_OFFSET
 
     def places(self, v: int) -> list[int]:
         """All offsets at which the value appears; slow, for values that have several."""
-        key = self._key[v]
-        single = (offset for offset, found in zip(self.offsets[key], self.picked[key], strict=True) if found == v)
-        shared = (offset for offset, values in self._conflicts[key].items() if v in values)
+        single = (offset for offset, found in zip(self.offsets, self.picked, strict=True) if found == v)
+        shared = (offset for offset, values in self._conflicts.items() if v in values)
         return sorted({*single, *shared})
 
-    def conflicts(self) -> Iterator[tuple[int, int, list[int]]]:
-        """(key, offset, values) of each offset that has several."""
-        for key, of_key in enumerate(self._conflicts):
-            for offset in sorted(of_key):
-                yield key, offset, sorted(of_key[offset])
+    def conflicts(self) -> Iterator[tuple[int, list[int]]]:
+        """(offset, values) of each offset that has several."""
+        for offset in sorted(self._conflicts):
+            yield offset, sorted(self._conflicts[offset])

@@ -43,57 +43,54 @@ class Watermarks:
         found.judged("watermark-fell")
         self._tables = tables
         self._found = found
-        self._read: dict[int, Highest] = {}
-        """By key: the end of what was polled."""
-        self._reported: dict[tuple[int, int], Highest] = {}
-        """By key and leader epoch."""
-        self._heard_of: dict[tuple[int, int], float] = {}
-        """By key and leader epoch."""
-        self._newest: dict[int, int] = {}
-        self._serving_since: dict[tuple[int, int], float] = {}
+        self._read = Highest()
+        """The end of what was polled."""
+        self._reported: dict[int, Highest] = {}
+        """By leader epoch."""
+        self._heard_of: dict[int, float] = {}
+        """By leader epoch."""
+        self._newest = NO_EPOCH
+        self._serving_since: dict[int, float] = {}
         self._healed_at: float | None = None
 
     def polled(self, record: Polled) -> None:
-        for topic, partition, records in record.partitions:
-            if records:
-                key = self._tables.key_number(topic, partition)
-                self._read.setdefault(key, Highest()).saw(record.t, records[-1][0] + 1)
+        self._read.saw(record.t, record.partitions[0].records[-1][0] + 1)
 
     def sent(self, record: Sent, v: int) -> None:
         tables = self._tables
         epoch = record.leader_epoch
         if epoch is None or epoch == NO_EPOCH or tables.outcome[v] != ACKED:
             return
-        self._hear(tables.key[v], epoch, record.t)
+        self._hear(epoch, record.t)
         if tables.acks[v] == FROM_ALL:
-            self._serving_since.setdefault((tables.key[v], epoch), record.t)
+            self._serving_since.setdefault(epoch, record.t)
 
     def healed(self, t: float) -> None:
         self._healed_at = t
 
-    def watermark(self, record: Watermark, key: int) -> None:
+    def watermark(self, record: Watermark) -> None:
         asked = record.t if record.began is None else record.began
-        in_epoch = self._reported.setdefault((key, record.leader_epoch), Highest())
+        in_epoch = self._reported.setdefault(record.leader_epoch, Highest())
         before = in_epoch.at(asked)
         if record.high_watermark < before:
             self._fell(record, f"in the same epoch it was {before} before")
-        self._hear(key, record.leader_epoch, record.t)
-        if (until := self._bound(key, record.leader_epoch, asked)) is not None and key in self._read:
-            read = self._read[key].at(until)
+        self._hear(record.leader_epoch, record.t)
+        if (until := self._bound(record.leader_epoch, asked)) is not None:
+            read = self._read.at(until)
             if record.high_watermark < read:
                 self._fell(record, f"a consumer had read up to offset {read - 1} before")
         in_epoch.saw(record.t, record.high_watermark)
 
-    def _hear(self, key: int, epoch: int, t: float) -> None:
-        self._heard_of.setdefault((key, epoch), t)
-        self._newest[key] = max(epoch, self._newest.get(key, epoch))
+    def _hear(self, epoch: int, t: float) -> None:
+        self._heard_of.setdefault(epoch, t)
+        self._newest = max(epoch, self._newest)
 
-    def _bound(self, key: int, epoch: int, asked: float) -> float | None:
+    def _bound(self, epoch: int, asked: float) -> float | None:
         """Up to when reads count against a leader that was asked at `asked`; None: it may still be taking over."""
-        if self._healed_at is not None and self._healed_at <= asked and epoch == self._newest[key]:
+        if self._healed_at is not None and self._healed_at <= asked and epoch == self._newest:
             return asked
-        since = self._serving_since.get((key, epoch))
-        return None if since is None or since > asked else self._heard_of[key, epoch]
+        since = self._serving_since.get(epoch)
+        return None if since is None or since > asked else self._heard_of[epoch]
 
     def _fell(self, record: Watermark, why: str) -> None:
         text = (

@@ -19,8 +19,3 @@ def by_path(frame: DataFrame, paths: Mapping[int, Path], *columns: str) -> DataF
 def location(path: Path) -> str:
     """For Spark, which takes it as it is: nothing in it is escaped."""
     return f"file://{path.resolve()}"
-
-
-def plain(path: str) -> str:
-    """The path as Spark writes that of a binary file, which it does not escape either."""
-    return "/" + path.removeprefix("file:").lstrip("/")
