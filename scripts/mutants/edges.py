@@ -1,6 +1,7 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Final
 
 from mutants.altering import altered
@@ -19,6 +20,8 @@ from tidelog.controller.model import Broker, ClusterState
 from tidelog.controller.survey import SurveyDesk
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import SessionClosed, SetData
+from tidelog.replica.leader import MARKS_MAX, AppendMarks
+from tidelog.replica.partition import PartitionReplica
 from tidelog.runtime import rpc_server
 from tidelog.sizes import Carriage
 from tidelog.storage import producer_snapshot, recovery, topic_marker, unmarked
@@ -37,6 +40,7 @@ _PRODUCE: Final = "tests/unit/broker/test_produce.py::"
 _REGISTRATION: Final = "tests/unit/broker/test_registration.py::"
 _MANAGER: Final = "tests/unit/broker/test_replica_manager.py::"
 _UNCLEAN: Final = "tests/unit/broker/test_unclean_cuts.py::"
+_LEADER: Final = "tests/unit/replica/test_leader.py::"
 _PAST: Final = "tests/unit/broker/test_past_guard.py::"
 
 
@@ -567,3 +571,31 @@ def first_live_replica_leads_a_cluster(code: Code) -> None:
 @around(StorePast, "save")
 def registration_awaits_a_checkpoint(*_: Any) -> None:
     """A broker that dies within seconds of its registration knows nothing of it in its next life."""
+
+
+@MUTANTS.mutant("YOUNGER-MARK", ByTest(f"{_LEADER}test_lag_is_never_hidden_where_marks_are_merged"))
+@around(AppendMarks, "add")
+def merged_mark_is_the_younger(original: Any, self: Any, end: int, at: float) -> None:
+    """Two appends that are remembered as one keep the time of the younger."""
+    second = self._marks[1][1] if len(self._marks) == MARKS_MAX else None
+    original(self, end, at)
+    if second is not None and self._marks[0][1] < second < self._marks[1][1]:
+        self._marks[0] = (self._marks[0][0], second)
+
+
+@MUTANTS.mutant("OTHER-STATE", ByTest(f"{_LEADER}test_an_answer_about_another_state_settles_nothing"))
+@around(PartitionReplica, "_on_isr_answered")
+def answer_about_another_state_settles(original: Any, self: Any, event: Any) -> Any:
+    """A granted ISR change counts, whatever state the controller speaks of."""
+    if self.leading is None or event.code is not ErrorCode.NONE:
+        return original(self, event)
+    newest = max(event.partition_epoch, self.leading.partition_epoch)
+    return original(self, replace(event, leader_epoch=self.leading.epoch, partition_epoch=newest))
+
+
+@MUTANTS.mutant("FORMER-LIFE", ByTest(f"{_LEADER}test_a_former_life_that_is_gone_says_nothing_of_this_one"))
+@around(PartitionReplica, "_on_follower_gone")
+def any_life_is_gone(original: Any, self: Any, event: Any) -> Any:
+    """A follower is gone when any of its lives is."""
+    known = None if self.leading is None else self.leading.progress.get(event.replica)
+    return original(self, event if known is None else replace(event, broker_epoch=known.member.broker_epoch))

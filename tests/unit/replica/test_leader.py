@@ -10,6 +10,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.isr import Committed, Member, PendingExpand, PendingShrink
+from tidelog.replica.leader import MARKS_MAX, AppendMarks
 from tidelog.replica.partition import Role
 
 
@@ -152,6 +153,23 @@ def test_a_follower_that_is_gone_is_not_looked_at_until_it_speaks() -> None:
     harness.step(ev.FollowerGone(3, life(3)))
     assert harness.tick(3.5) == [] and not harness.replica.heeds_time
     assert harness.fetched(3, 10, at=3.6) == [expand(1, 2, 3)]
+
+
+def test_a_former_life_that_is_gone_says_nothing_of_this_one() -> None:
+    """Its stream may end long after that of the next life has begun."""
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, 50, at=2.0)
+    harness.step(ev.FollowerGone(3, life(3, epoch=0)))
+    assert harness.replica.heeds_time and harness.tick(3.5) == [expand(1, 2, 3)]
+
+
+def test_lag_is_never_hidden_where_marks_are_merged() -> None:
+    marks = AppendMarks(grain_s=1.0)
+    for n in range(2 * MARKS_MAX):
+        marks.add(end=10 + n, at=2.0 * n)
+    assert marks.behind_since(9) == 0.0 and marks.older_than(4.0 * MARKS_MAX - 3.0, at=4.0 * MARKS_MAX - 2.0)
+    assert marks.behind_since(8 + 2 * MARKS_MAX) == 4.0 * MARKS_MAX - 2.0
 
 
 def test_a_member_that_has_said_nothing_lags_from_the_start_of_the_epoch() -> None:
@@ -454,6 +472,17 @@ def test_an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one() -> N
     harness.fetched(3, 10)
     assert harness.told(1, partition_epoch=51, isr=members(1, 2)) == [expand(1, 2, 3, version=51)]
     assert harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, 51) == []
+    assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
+
+
+@requirement("An AlterIsr answer settles only its own proposal")
+@pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(6, 51), (4, 51), (5, 49)])
+def test_an_answer_about_another_state_settles_nothing(leader_epoch: int, partition_epoch: int) -> None:
+    """A controller that is behind, or knows of a later election: what it has written is told by LeaderAndIsr."""
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    proposal = expand(1, 2, 3)
+    assert harness.answered(proposal, partition_epoch=partition_epoch, leader_epoch=leader_epoch) == []
     assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
