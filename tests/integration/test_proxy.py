@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -214,6 +215,17 @@ def test_refuse_is_what_a_dead_process_looks_like(proxy: Proxy, echo: EchoServer
     proxy.accept("b")
     with dial(listen) as connection:
         assert ask(connection, b"back") == b"back"
+
+
+def test_two_refuse_one_process_and_take_it_back_at_a_time(proxy: Proxy, echo: EchoServer) -> None:
+    listen = proxy.add_link("a", "b", echo.address, free_ports(1)[0])
+    for _ in range(20):
+        for act in (proxy.refuse, proxy.accept):
+            with ThreadPoolExecutor(2) as both:
+                for done in [both.submit(act, "b") for _ in range(2)]:
+                    done.result()
+    with dial(listen) as connection:
+        assert ask(connection, b"x") == b"x"
 
 
 def test_callers_that_dial_while_a_target_dies_and_returns_are_all_answered(proxy: Proxy, echo: EchoServer) -> None:

@@ -54,6 +54,8 @@ class FaultPlayer:
     """Partitions that a target led when it was hit."""
     left_out: list[str] = field(default_factory=list)
     """Drawn faults that found no target, missed, or met another fault; and why."""
+    _hitting: list[Sequence[str]] = field(default_factory=list)
+    """Targets of faults whose effect has not been seen yet."""
     _took: list[Moment] = field(default_factory=list)
     _injector: Injector = field(init=False)
     _ending: set[int] = field(default_factory=set)
@@ -127,10 +129,17 @@ class FaultPlayer:
         self._beginning += 1
         try:
             targets = await resolve(moment.planned.target, self.bed)
-            if moment.drawn and any(set(targets) & set(each.targets) for each in self.bed.in_force.left):
+            hit = {
+                name for names in (*self._hitting, *(each.targets for each in self.bed.in_force.left)) for name in names
+            }
+            if moment.drawn and hit & set(targets):
                 self._leave_out(f"{moment.text}: another fault has hit it")
                 return
-            number = await self._inject(moment, targets)
+            self._hitting.append(targets)  # with no await since the look: two faults of one time may have one target
+            try:
+                number = await self._inject(moment, targets)
+            finally:
+                self._hitting.remove(targets)
         except MISSES as error:
             if moment.drawn:
                 self._leave_out(f"{moment.text}: {error}")

@@ -42,6 +42,8 @@ class _Link:
     server: asyncio.Server | None = None
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
     """Both ends of every connection."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while it begins or ends to listen: two faults may hit one target at a time."""
 
 
 class _Gate:
@@ -211,8 +213,10 @@ class Proxy:
 
     async def _accept(self, target: str) -> None:
         for link in self._links:
-            if link.target == target and link.server is None:
-                await self._listen(link)
+            if link.target == target:
+                async with link.turn:
+                    if link.server is None:
+                        await self._listen(link)
 
     def _reset(self, sources: Collection[str] | None = None, targets: Collection[str] | None = None) -> int:
         """With both given: between the two, either way round. None means any."""
@@ -279,14 +283,15 @@ def link_clients(proxy: Proxy, brokers: Mapping[str, Address]) -> Mapping[Addres
 
 async def _stop_listening(link: _Link) -> None:
     """Not by `Server.close` alone: in CPython 3.11 that loses, unclosed, a connection which is being accepted."""
-    if link.server is None:
-        return
-    loop = asyncio.get_running_loop()
-    for sock in link.server.sockets:
-        loop.remove_reader(sock.fileno())
-    await CLOCK.sleep(0)  # those accepted so far get their transports
-    link.server.close()
-    link.server = None
+    async with link.turn:
+        if link.server is None:
+            return
+        loop = asyncio.get_running_loop()
+        for sock in link.server.sockets:
+            loop.remove_reader(sock.fileno())
+        await CLOCK.sleep(0)  # those accepted so far get their transports
+        link.server.close()
+        link.server = None
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: _Gate) -> None:

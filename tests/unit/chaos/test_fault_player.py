@@ -25,16 +25,17 @@ from tidelog.ports.clock import Clock
 
 
 class SlowAdmin(FakeAdmin):
-    """From the second time on it takes its time to say who leads."""
+    """It says `at_once` times at once who leads, and then takes its time."""
 
-    def __init__(self, takes_s: float) -> None:
+    def __init__(self, takes_s: float, at_once: int = 1) -> None:
         super().__init__()
         self.takes_s = takes_s
+        self.at_once = at_once
         self.asked = 0
 
     async def describe_topic(self, name: str) -> object:
         self.asked += 1
-        if self.asked > 1:
+        if self.asked > self.at_once:
             await asyncio.sleep(self.takes_s)
         return await super().describe_topic(name)
 
@@ -130,6 +131,13 @@ def test_a_drawn_fault_that_misses_is_left_out_and_named(tmp_path: Path) -> None
     player, _ = played(tmp_path, moments, FakeCluster())
     assert [fault.name for fault in player.played] == ["kill broker-2"]
     assert player.left_out == ["kill leader of 2: t-2 has no leader now"]
+
+
+def test_of_two_drawn_faults_of_one_time_one_hits_the_target(tmp_path: Path) -> None:
+    moments = [kill("broker-1", 0.0, 0.1, drawn=True), kill("broker-1", 0.0, 0.1, drawn=True)]
+    player, steps = played(tmp_path, moments, FakeCluster(), SlowAdmin(takes_s=0.05, at_once=0))
+    assert steps == ["begin", "effect", "heal", "healed"]
+    assert player.left_out == ["kill broker-1: another fault has hit it"]
 
 
 def test_a_run_in_which_every_drawn_fault_missed_is_no_pass(tmp_path: Path) -> None:
