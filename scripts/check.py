@@ -176,6 +176,7 @@ TASKS_HOME = "runtime.tasks"
 BROAD_EXCEPT: Mapping[str, str] = {
     TASKS_HOME: "the one place that logs, counts and stops the group",
     "cli.main": "ends the command with a line, and a file with the traceback",
+    "chaos.launch": "a run whose harness fails is kept, with the traceback, and what there is of it is judged",
 }
 """Module -> why it may catch everything."""
 

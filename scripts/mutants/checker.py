@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mutants.altering import Seen
 from mutants.patching import ByTest, Code, Plant, Table, around
-from tidelog.chaos.checker import contents, names, replicas, version_order
+from tidelog.chaos.checker import contents, groups, names, replicas, version_order
 from tidelog.chaos.checker.availability import Waits
 from tidelog.chaos.checker.check import Checker
 from tidelog.chaos.checker.cycles import Operations
@@ -117,7 +117,7 @@ def bound_is_the_last_place(original: Any, tables: Any, order: Any, found: Any) 
 @rule(
     "committed",
     "contents",
-    "lost_jepsens_own_case_an_operation_in_doubt_is_checkable_once_something_of_it_was_read",
+    "lost_jepsens_own_case_of_an_operation_in_doubt",
 )
 @around(version_order, "must_have_committed")
 def doubt_excuses(original: Any, tables: Any) -> Any:
@@ -176,13 +176,37 @@ def copies_do_not_count(original: Any, tables: Any) -> Any:
 def read_may_be_lost(original: Any, self: Any, tables: Any) -> None:
     """A record of one copy may be lost after it was read."""
     original(self, tables)
-    self.excused[:] = self._alone
+    self.excused[:] = self.alone
 
 
 @rule("X3-place", "contents", "x3_what_one_replica_acknowledged_is_in_its_place_only_if_a_reader_found_it_there")
 def place_is_kept(code: Code) -> None:
     """A record of one copy, its leader gone, keeps its place if it was read anywhere."""
-    code.during(VersionOrder, "_add_acknowledged", lambda self: {"_alone": self.excused})
+    code.during(VersionOrder, "_add_acknowledged", lambda self: {"alone": self.excused})
+
+
+@rule("replicated", "contents", "a_value_that_others_had_may_not_be_lost")
+def watermark_says_nothing(code: Code) -> None:
+    """A record of one copy may be lost although others had it."""
+    code.replace(Tables, "was_replicated", lambda self, v: False)
+
+
+@rule("torn-batch", "contents", "a_batch_in_doubt_is_in_the_log_as_a_whole")
+def batches_may_be_torn(code: Code) -> None:
+    """A part of a batch may be in the log."""
+    unreported(code, lambda name, *_: name == "torn-batch")
+
+
+@rule("wrong-offset", "contents", "what_one_replica_acknowledged_is_where_it_said")
+def offset_may_be_any(code: Code) -> None:
+    """A value that one replica acknowledged may be anywhere."""
+    unreported(code, lambda name, *_: name == "wrong-offset")
+
+
+@rule("hole", "contents", "the_final_read_finds_every_offset")
+def holes_are_well(code: Code) -> None:
+    """The final read may find an offset without a record."""
+    unreported(code, lambda name, *_: name == "hole")
 
 
 @rule("X3-heal", "contents", "x3_a_leader_that_changed_after_the_heal_excuses_nothing")
@@ -200,9 +224,22 @@ def loss_is_allowed_everywhere(original: Any, name: Any, promise: Any) -> Any:
 
 @rule("X2", "replicas", "x2_a_replica_with_other_bytes")
 @around(replicas, "_between")
-def length_is_enough(original: Any, *where: Any) -> dict[int, Any]:
+def length_is_enough(original: Any, *where: Any) -> list[Any]:
     """Replicas are equal if they are as long."""
-    return {first: each._replace(digest="") for first, each in original(*where).items()}
+    return [each._replace(digest="") for each in original(*where)]
+
+
+@rule("replica-torn", "replicas", "every_offset_is_there_once_in_each_replica")
+def offsets_may_lack(code: Code) -> None:
+    """Replicas that lack the same offsets are whole."""
+    code.replace(replicas, "_torn", lambda replica, high: None)
+
+
+@rule("replica-twice", "replicas", "a_batch_that_one_replica_has_twice_or_elsewhere")
+@around(replicas, "_between")
+def order_does_not_count(original: Any, *where: Any) -> list[Any]:
+    """A batch that is there twice is there, and order is nothing."""
+    return sorted(set(original(*where)))
 
 
 @rule("X2-watermark", "replicas", "x2_above_the_high_watermark_they_may_differ")
@@ -274,6 +311,21 @@ def kept_key_excuses(original: Any, self: Any, record: Any) -> None:
     original(self, record)
 
 
+@rule("unread", "sessions", "consumer_unread_it_comes_to_what_was_acknowledged[2]")
+def consumer_may_starve(code: Code) -> None:
+    """A consumer without a group may stop anywhere."""
+    code.wrap(Polls, "check_alone", lambda original, self, *what, ended: original(self, *what, ended=False))
+
+
+@rule("unread-head", "sessions", "consumer_unread_it_begins_at_the_log_start[1-True]")
+@around(Polls, "check_alone")
+def consumer_begins_anywhere(
+    original: Any, self: Any, order: Any, present: bytearray, found: Any, *, ended: bool
+) -> None:
+    """A consumer without a group may begin anywhere."""
+    original(self, Seen(order, offsets=[inf], picked=[]), present, found, ended=ended)
+
+
 @rule("nonmonotonic-send", "sessions", "nonmonotonic_send_a_producer_is_passed_by_its_own_later_value")
 def sends_land_in_any_order(code: Code) -> None:
     """A producer's values may land in any order."""
@@ -331,6 +383,12 @@ def watermark_falls(code: Code) -> None:
     code.during(Watermarks, "watermark", lambda self: {"_reported": {}})
 
 
+@rule("watermark-ahead", "watermarks", "a_watermark_behind_the_end_of_the_log")
+def watermark_is_anywhere(code: Code) -> None:
+    """A high watermark may be behind the end of the log."""
+    unreported(code, lambda name, *_: name == "watermark-ahead")
+
+
 @rule("X4-read", "watermarks", "x4_a_leader_that_has_acknowledged_is_not_below_what_was_read")
 def later_leader_is_below(code: Code) -> None:
     """A later leader may be below what was read."""
@@ -356,6 +414,32 @@ def leader_knows_its_successor(original: Any, self: Any, epoch: int, asked: floa
 def two_may_own(code: Code) -> None:
     """A partition may have two owners."""
     unreported(code, lambda name, *_: name == "group-two-owners")
+
+
+@rule("committer", "groups", "a_commit_is_that_of_the_owner")
+def anyone_may_commit(code: Code) -> None:
+    """A member that commits owns the partition."""
+    code.replace(groups, "_owner_at", lambda group, term, process: process)
+
+
+@rule("read-work", "groups", "a_member_has_processed_no_more_than_it_has_read")
+def work_is_as_told(code: Code) -> None:
+    """A member has processed what it says."""
+    code.replace(Groups, "polled", lambda self, record: None)
+
+
+@rule("commits-kept", "groups", "a_group_whose_commits_are_all_refused")
+def commits_may_be_gone(code: Code) -> None:
+    """Committed offsets may be gone at last."""
+    unreported(code, lambda name, *_: name == "group-commit-lost")
+
+
+@rule("work-in-doubt", "groups", "a_value_in_doubt_is_processed_too")
+@around(Groups, "check")
+def doubt_need_not_be_processed(original: Any, self: Any, order: Any, present: bytearray, *, ended: bool) -> None:
+    """A group may pass over what was not acknowledged."""
+    acked = (there and outcome == ACKED for there, outcome in zip(present, self._tables.outcome, strict=True))
+    original(self, order, bytearray(acked), ended=ended)
 
 
 @rule("X5-commit-fell", "groups", "x5_a_commit_that_falls_within_a_generation")

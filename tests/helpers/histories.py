@@ -20,6 +20,7 @@ from tidelog.chaos.history import (
     Send,
     Sent,
     Span,
+    Stored,
     Watermark,
 )
 from tidelog.ids import TopicPartition
@@ -64,8 +65,11 @@ class Story:
         outcome: str = "ok",
         epoch: int | None = None,
         isr: int | None = None,
+        batch: int | None = None,
+        attempts: int | None = None,
     ) -> "Story":
-        self.records.append(Sent(self._tick(), number, outcome, offset, epoch, isr))
+        record = Sent(self._tick(), number, outcome, offset, epoch, isr, batch=batch, attempts=attempts)
+        self.records.append(record)
         return self
 
     def sent(
@@ -80,9 +84,12 @@ class Story:
         op: int | None = None,
         epoch: int | None = None,
         isr: int | None = None,
+        batch: int | None = None,
+        attempts: int | None = None,
     ) -> "Story":
         """A send with its completion."""
-        return self.answer(self.attempt(value, process, partition, acks, op), offset, outcome, epoch, isr)
+        number = self.attempt(value, process, partition, acks, op)
+        return self.answer(number, offset, outcome, epoch, isr, batch, attempts)
 
     def log(self, *values: str, process: str = "p", partition: int = 0) -> "Story":
         """One send after the other, acknowledged at offsets from 0."""
@@ -145,6 +152,10 @@ class Story:
         self.records.append(Committed(self._tick(), process, "g", term[1], term[0], (position,), outcome))
         return self
 
+    def stored(self, offset: int, partition: int = 0) -> "Story":
+        self.records.append(Stored(self._tick(), "g", (Position(TOPIC, partition, offset),)))
+        return self
+
     def watermark(
         self,
         high_watermark: int,
@@ -152,11 +163,12 @@ class Story:
         *,
         broker: int = 1,
         log_start: int | None = None,
+        log_end: int | None = None,
         began: float | None = None,
+        isr: int | None = None,
     ) -> "Story":
-        self.records.append(
-            Watermark(self._tick(), TOPIC, 0, broker, epoch, high_watermark, log_start=log_start, began=began)
-        )
+        record = Watermark(self._tick(), TOPIC, 0, broker, epoch, high_watermark, log_end, log_start, began, isr)
+        self.records.append(record)
         return self
 
     def crash(self, process: str) -> "Story":

@@ -14,7 +14,7 @@ from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.final_read import read_everything
 from tidelog.chaos.history import HistoryReader
-from tidelog.chaos.sources import Numbers
+from tidelog.chaos.sources import Checked
 from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
 from tidelog.chaos.workload import ProducerTries
 from tidelog.client.consumer import Consumer
@@ -107,7 +107,7 @@ class Load:
                 self.topic,
                 self._chronicle.clock,
                 tries,
-                iter(Numbers(PREFIX, KEYS, VALUE_BYTES)),
+                iter(Checked(PREFIX, KEYS, VALUE_BYTES, self._chronicle.clock.wall_ms)),
                 per_s=self.records_per_s,
             )
             stopped = asyncio.Event()

@@ -6,10 +6,11 @@ stretch of a partition, and then commits their offsets. The watch reads each fil
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.chaos.checker.intervals import runs
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.faults.base import to_the_end
 from tidelog.chaos.history import ASSIGNED, LOST, Ownership, Processed, Span
@@ -140,7 +141,7 @@ class AgentWatch:
         self._read.add(path)
         name = path.parent.name
         self._chronicle.read_by(name, began, {tp: rows}, GROUP)
-        spans = tuple(Span(*tp, first, last) for first, last in _stretches([offset for offset, _ in rows]))
+        spans = tuple(Span(*tp, start, end - 1) for start, end in runs([offset for offset, _ in rows]))
         self._chronicle.append(Processed(self._chronicle.now(), name, GROUP, spans))
         self._processed[tp] = max(self._processed.get(tp, 0), rows[-1][0] + 1)
 
@@ -153,7 +154,8 @@ def read_file(path: Path) -> tuple[TopicPartition, Rows]:
         for line in file:
             record = json.loads(line)
             headers = [(name, _bytes(value)) for name, value in record["headers"]]
-            rows.append((record["offset"], name_of(_bytes(record["key"]), _bytes(record["value"]), headers)))
+            name = name_of(_bytes(record["key"]), _bytes(record["value"]), headers, record["timestamp_ms"])
+            rows.append((record["offset"], name))
     return TopicPartition(record["topic"], record["partition"]), rows
 
 
@@ -162,17 +164,6 @@ def _bytes(field: Any) -> bytes | None:
     if field is None or isinstance(field, str):
         return None if field is None else field.encode()
     return b64decode(field["base64"])
-
-
-def _stretches(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each run of offsets that follow each other."""
-    first = last = offsets[0]
-    for offset in offsets[1:]:
-        if offset != last + 1:
-            yield first, last
-            first = offset
-        last = offset
-    yield first, last
 
 
 def listed(partitions: Collection[TopicPartition]) -> str:

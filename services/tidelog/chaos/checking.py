@@ -23,11 +23,11 @@ class CannotCheck(TidelogError):
     """There is no verdict: a file of the run is missing, or makes no sense."""
 
 
-def check_run(directory: Path) -> Verdict:
+def check_run(directory: Path, replicas: list[PartitionReplicas] | None) -> Verdict:
     """CannotCheck, HistoryDamaged. Promises about other things than the history are not in it."""
     if not (directory / HISTORY).is_file():
         raise CannotCheck(f"{directory} has no {HISTORY}: is it the directory of a run?")
-    return check_history(directory / HISTORY, read_promise(directory / RUN), read_replicas(directory / REPLICAS))
+    return check_history(directory / HISTORY, read_promise(directory / RUN), replicas)
 
 
 def check_history(path: Path, promise: Promise, replicas: list[PartitionReplicas] | None = None) -> Verdict:

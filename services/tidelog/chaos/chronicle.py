@@ -6,10 +6,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tidelog.chaos.history import OK, FaultStep, HistoryWriter, Phase, Polled, Read, Record, Send, Sent, Watermark
+from tidelog.chaos.history import INFO, OK, FaultStep, HistoryWriter, Phase, Polled, Read, Record, Send, Sent, Watermark
 from tidelog.chaos.outcomes import error_name, outcome
 from tidelog.chaos.samples import BrokerLook, Sample
 from tidelog.chaos.sources import name_of
+from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import RecordMetadata
 from tidelog.client.records import ConsumerRecord
 from tidelog.cluster.api import broker_id_of
@@ -17,6 +18,7 @@ from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 
 ACKS_ALL: Final = "all"
+FROM_LEADER: Final = "1"
 NOTHING_ACKNOWLEDGED: Final = "0"
 """Without acknowledgements nobody knows what became of a record that was sent."""
 
@@ -40,6 +42,9 @@ class Chronicle:
         """The highest offset that any operation ever saw."""
         self._writer = HistoryWriter(path)
         self._ids = 0
+        self._batches = 0
+        self._batch_error: DeliveryError | None = None
+        """The error of the batch that failed last."""
         self._faults = 0
         self._ended = False
 
@@ -78,13 +83,22 @@ class Chronicle:
         if metadata is not None and acks != NOTHING_ACKNOWLEDGED:
             self._saw(TopicPartition(metadata.topic, metadata.partition), metadata.offset)
         elif error is None:
-            sure = "info"
+            sure = INFO
         self.outcomes[sure] += 1
         self.acked_by[acks] += sure == OK
         offset = None if metadata is None or metadata.offset == NO_OFFSET else metadata.offset
         epoch = None if metadata is None or metadata.leader_epoch == NO_EPOCH else metadata.leader_epoch
         name = None if error is None else error_name(error)
-        self.append(Sent(self.now(), number, sure, offset, epoch, error=name))
+        batch = self._batch_of(error) if sure == INFO and isinstance(error, DeliveryError) else None
+        attempts = metadata.attempts if metadata is not None and acks == FROM_LEADER else None
+        self.append(Sent(self.now(), number, sure, offset, epoch, None, name, batch, attempts))
+
+    def _batch_of(self, error: DeliveryError) -> int:
+        """All records of a batch end with one error, one after the other."""
+        if error is not self._batch_error:
+            self._batches += 1
+            self._batch_error = error
+        return self._batches
 
     def polled(
         self, process: str, began: float, records: Sequence[ConsumerRecord], group: str | None, final: bool = False
@@ -93,7 +107,7 @@ class Chronicle:
         by_partition: dict[TopicPartition, list[tuple[int, str]]] = {}
         for record in records:
             found = by_partition.setdefault(TopicPartition(record.topic, record.partition), [])
-            found.append((record.offset, name_of(record.key, record.value, record.headers)))
+            found.append((record.offset, name_of(record.key, record.value, record.headers, record.timestamp_ms)))
         self.read_by(process, began, by_partition, group, final)
 
     def read_by(
@@ -138,6 +152,7 @@ class Chronicle:
                         replica.log_end,
                         replica.log_start,
                         sample.t,
+                        replica.isr_size,
                     )
                 )
 

@@ -5,7 +5,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.chaos.history import OK, Crash, FaultStep, Ownership, Phase, Polled, Processed, Record, Send, Sent
+from tidelog.chaos.history import (
+    OK,
+    Crash,
+    FaultStep,
+    Ownership,
+    Phase,
+    Polled,
+    Processed,
+    Record,
+    Send,
+    Sent,
+    Watermark,
+)
 from tidelog.ids import TopicPartition
 
 ACKS_ALL = "all"
@@ -47,12 +59,22 @@ class Facts:
     """(when, how many records) by members of the group."""
     first_acked: dict[str, float] = field(default_factory=dict)
     """By ack level: when a record was acknowledged first."""
+    last_acked: dict[str, float] = field(default_factory=dict)
+    """Ack level to when one was acknowledged last."""
+    pauses: dict[str, float] = field(default_factory=dict)
+    """Ack level to the longest time in the load without a send."""
+    last_tried: dict[str, float] = field(default_factory=dict)
+    """Ack level to when a record was sent last."""
+    watermarks: int = 0
+    """Reports of leaders."""
     slowest_s: dict[str, float] = field(default_factory=dict)
     """By ack level: the longest from a send to its completion, whatever that was."""
     open: dict[int, Send] = field(default_factory=dict)
     """Sends without a completion, of clients that live."""
     first_read: float | None = None
     """When a consumer without a group read something first."""
+    last_read: float | None = None
+    """When one read something last."""
     reads: list[LastRead] = field(default_factory=list)
     takeovers: int = 0
     """Leader epochs that acknowledged something after an older one had."""
@@ -73,6 +95,7 @@ class Facts:
         match record:
             case Send():
                 self.open[record.id] = record
+                self._paused(record.acks, record.t)
             case Sent():
                 self._sent(record)
             case Polled(final=False):
@@ -83,8 +106,12 @@ class Facts:
                 setattr(self.windows[record.id], record.what, record.t)
             case Phase():
                 self.phases.setdefault(record.phase, record.t)
+                for acks in self.last_tried if record.phase == "heal" else ():
+                    self._paused(acks, record.t)
             case Ownership(kind="assigned", group=str()):
                 self.assigned.append(record)
+            case Watermark():
+                self.watermarks += 1
             case Crash():
                 self.crashes.append(record)
                 self.open = {i: send for i, send in self.open.items() if send.process != record.process}
@@ -104,8 +131,14 @@ class Facts:
         if record.outcome != OK:
             return
         self.first_acked.setdefault(send.acks, record.t)
+        self.last_acked[send.acks] = record.t
         if record.leader_epoch is not None:
             self._acked_in(TopicPartition(send.topic, send.partition), record.leader_epoch, send, record.t)
+
+    def _paused(self, acks: str, t: float) -> None:
+        if "heal" not in self.phases or self.phases["heal"] == t:
+            self.pauses[acks] = max(self.pauses.get(acks, 0.0), t - self.last_tried.get(acks, t))
+        self.last_tried[acks] = t
 
     def _acked_in(self, tp: TopicPartition, epoch: int, send: Send, t: float) -> None:
         newest, since = self._newest.get(tp, (epoch, t))
@@ -116,8 +149,9 @@ class Facts:
             self.deposed_acks.append((t, send.value))
 
     def _polled(self, record: Polled) -> None:
-        if record.group is None and self.first_read is None:
-            self.first_read = record.t
+        if record.group is None:
+            self.first_read = record.t if self.first_read is None else self.first_read
+            self.last_read = record.t
         self.reads.extend(
             LastRead(record.began, record.t, TopicPartition(read.topic, read.partition), read.records[-1][0])
             for read in record.partitions
@@ -128,6 +162,11 @@ class Facts:
     def first_fault(self) -> float:
         """Everything, when there was none."""
         return min((window.began for window in self.windows.values()), default=0.0)
+
+    @property
+    def healed(self) -> float:
+        """When the last fault was; the beginning, when there was none."""
+        return max((window.healed or window.began for window in self.windows.values()), default=0.0)
 
     @property
     def faults_until(self) -> float:

@@ -18,13 +18,13 @@ STUCK_S: Final = 8.0
 
 
 class CannotRead(Exception):
-    """The final read has not come to the end, so there is no verdict."""
+    """The final read has not come to the end."""
 
 
 async def read_everything(
     servers: str, ends: Mapping[TopicPartition, int], chronicle: Chronicle, within_s: float
 ) -> None:
-    """`ends` are high watermarks of a cluster that is whole again, and nobody writes any more."""
+    """`ends` are high watermarks of a cluster that is whole again, and nobody writes any more. CannotRead."""
     give_up_at = chronicle.clock.now() + within_s
     for number in range(1, READERS + 1):
         life = 1

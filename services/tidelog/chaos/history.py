@@ -55,6 +55,10 @@ class Sent(NamedTuple):
     isr: int | None = None
     """Size of the ISR at the acknowledgement, where it is known (X3)."""
     error: str | None = None
+    batch: int | None = None
+    """Records of unknown outcome with the same number were one batch, which is written as a whole or not."""
+    attempts: int | None = None
+    """Number of times that it was sent, where it is known and each may have written it."""
 
 
 class Read(NamedTuple):
@@ -113,6 +117,14 @@ class Committed(NamedTuple):
     error: str | None = None
 
 
+class Stored(NamedTuple):
+    """The committed offsets of a group as its coordinator tells them in the final phase; 0: nothing."""
+
+    t: float
+    group: str
+    offsets: tuple[Position, ...]
+
+
 class Span(NamedTuple):
     topic: str
     partition: int
@@ -161,6 +173,8 @@ class Watermark(NamedTuple):
     log_start: int | None = None
     began: float | None = None
     """When it was asked; what it says was true at some time from then to `t`. None: at `t`."""
+    isr: int | None = None
+    """Size of the ISR, where it is known."""
 
 
 class Phase(NamedTuple):
@@ -168,13 +182,14 @@ class Phase(NamedTuple):
     phase: str
 
 
-Record = Send | Sent | Polled | Ownership | Committed | Processed | Crash | FaultStep | Watermark | Phase
+Record = Send | Sent | Polled | Ownership | Committed | Stored | Processed | Crash | FaultStep | Watermark | Phase
 
 _KIND: Final[dict[type[Record], str]] = {
     Send: "send",
     Sent: "sent",
     Polled: "polled",
     Committed: "committed",
+    Stored: "stored",
     Processed: "processed",
     Crash: "crash",
     FaultStep: "fault",
@@ -388,6 +403,7 @@ _INNER: Final[dict[type[Record], tuple[str, Any]]] = {
     Polled: ("partitions", _reads),
     Ownership: ("partitions", lambda rows: tuple(TopicPartition(*row) for row in _rows(rows, (str, int)))),
     Committed: ("offsets", lambda rows: tuple(Position(*row) for row in _rows(rows, (str, int, int)))),
+    Stored: ("offsets", lambda rows: tuple(Position(*row) for row in _rows(rows, (str, int, int)))),
     Processed: ("partitions", lambda rows: tuple(Span(*row) for row in _rows(rows, (str, int, int, int)))),
     FaultStep: ("target", _names),
 }

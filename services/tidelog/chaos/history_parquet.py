@@ -33,6 +33,7 @@ from tidelog.chaos.history import (
     Read,
     Record,
     Span,
+    Stored,
     kind_of,
     type_of,
 )
@@ -57,6 +58,8 @@ SCHEMA: Any = pa.schema(
         ("offset", pa.int64()),
         ("leader_epoch", pa.int32()),
         ("isr", pa.int32()),
+        ("batch", pa.int64()),
+        ("attempts", pa.int32()),
         ("began", pa.float64()),
         ("final", pa.bool_()),
         ("records", pa.list_(pa.struct([("offset", pa.int64()), ("value", pa.string())]))),
@@ -80,7 +83,13 @@ SCHEMA: Any = pa.schema(
 
 
 _RECORDS: Final = SCHEMA.field("records").type
-_LISTS: Final = {Ownership: "partitions", Polled: "partitions", Processed: "partitions", Committed: "offsets"}
+_LISTS: Final = {
+    Ownership: "partitions",
+    Polled: "partitions",
+    Processed: "partitions",
+    Committed: "offsets",
+    Stored: "offsets",
+}
 """The field of each kind that holds what several partitions may be in."""
 
 Line = tuple[int, TopicPartition | None, Record]
@@ -146,7 +155,7 @@ def _told(of: type[Record], lists: Sequence[Any]) -> dict[str, Any]:
         return {"records": pa.ListArray.from_arrays(starts, pairs).cast(_RECORDS)}
     return {
         name: [getattr(each, name) for each in inner]
-        for name in (("offset",) if of is Committed else ("first", "last"))
+        for name in (("first", "last") if of is Processed else ("offset",))
     }
 
 
@@ -186,7 +195,7 @@ def _inner(of: type[Record], rows: Any) -> Iterable[tuple[Any, ...]]:
             for n, end in zip(lengths, ends, strict=True)
         ]
         return [(Read(*row),) for row in zip(*places, both, strict=True)]
-    if of is Committed:
+    if of is not Processed:
         return [(Position(*row),) for row in zip(*places, rows.column("offset").to_pylist(), strict=True)]
     return [
         (Span(*row),)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import shutil
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +12,13 @@ from random import Random
 from typing import Final
 
 from tidelog.chaos import agents, scenario_file
-from tidelog.chaos.checker.verdict import Verdict
+from tidelog.chaos.checker.verdict import EXIT_BROKEN, EXIT_NO_VERDICT, Verdict
 from tidelog.chaos.checking import HISTORY, PARQUET, CannotCheck, save_verdict
 from tidelog.chaos.clusters import Clusters
 from tidelog.chaos.faults.base import InForce, On
 from tidelog.chaos.history import HistoryDamaged
 from tidelog.chaos.metrics import ChaosMetrics
-from tidelog.chaos.run import NeverWhole, NoVerdict, Run, Watcher
+from tidelog.chaos.run import NoVerdict, Run, Unkept, Watcher
 from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile, judge
 from tidelog.chaos.scenario import ClusterShape, Column, Scenario
 from tidelog.chaos.workload import GROUP
@@ -29,10 +30,10 @@ from tidelog.ports.clock import Clock
 from tidelog.runtime import loop
 
 RUNS_DIR: Final = Path("data/chaos")
+HARNESS: Final = "harness.txt"
+"""The traceback of a harness that failed."""
 LOG_LINES: Final = 5_000
 DELETED_WITHIN_S: Final = 10.0
-EXIT_BROKEN: Final = 1
-EXIT_NO_VERDICT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +142,19 @@ def _launch(
         watcher.phase("verdict")
         verdict = judge(directory)
         file.overhead_s = round(clock.now() - began - min(file.duration_s, file.seconds), 3)
-    except NeverWhole as error:
-        file.ended, file.whole = f"the cluster was not whole again: {error}", False
+    except Unkept as error:
+        file.ended = str(error)
+        file.unkept.append(error.kept)
         file.write(directory)
         verdict = judge(directory)
     except (NoVerdict, CannotCheck, HistoryDamaged, ClusterError) as error:
         file.ended = f"no verdict: {error}"
         file.write(directory)
+        verdict = broken_so_far(directory)
+    except Exception as error:  # noqa: BLE001 - a mistake of the harness is no broken promise of the cluster
+        file.ended = f"no verdict: the harness failed: {type(error).__name__}: {error}"
+        file.write(directory)
+        (directory / HARNESS).write_text(traceback.format_exc())
         verdict = broken_so_far(directory)
     finally:
         try:
@@ -169,7 +176,7 @@ def _launch(
 
 def _end_topic(cluster: Cluster, topic: str, verdict: Verdict | None, say: Callable[[str], None]) -> None:
     """Deletes it unless a promise was broken: an alert that nothing arrives would fire for a topic that is left."""
-    if verdict is not None and verdict.exit_code:
+    if verdict is not None and verdict.exit_code == EXIT_BROKEN:
         say(f"topic {topic} is kept, since a promise was broken; `tidelog topics delete {topic}` deletes it")
         return
 

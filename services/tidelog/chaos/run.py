@@ -1,7 +1,7 @@
 """One run: load, faults on their time line, healing, a final phase, and the files from which it is judged."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -10,16 +10,18 @@ from typing import Final, Protocol
 from tidelog.chaos import samples
 from tidelog.chaos.agents import AgentWatch
 from tidelog.chaos.changes import Changes
+from tidelog.chaos.checker.verdict import Kept
 from tidelog.chaos.checking import HISTORY, REPLICAS
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.fault_player import FaultPlayer
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On, to_the_end
 from tidelog.chaos.final_read import CannotRead, read_everything
+from tidelog.chaos.history import Position, Stored
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.observe import Observer
 from tidelog.chaos.premises import idle_parts
 from tidelog.chaos.protocol_log import PROTOCOL, ProtocolLog
-from tidelog.chaos.replicas import check_all_there, read_replicas
+from tidelog.chaos.replicas import read_replicas
 from tidelog.chaos.run_files import WHOLE_WITHIN_S, RunFile, promise_of
 from tidelog.chaos.scenario import Scenario
 from tidelog.chaos.sources import Lines, Orders, Source
@@ -51,15 +53,19 @@ LOOK_AGAIN_S: Final = 0.1
 
 TICK_S: Final = 0.25
 
-NO_VERDICT: Final = (FaultMissed, ClusterError, CannotRead, TidelogError, TransportError)
+NO_VERDICT: Final = (FaultMissed, ClusterError, TidelogError, TransportError)
 
 
 class NoVerdict(Exception):
     """The run says nothing about the cluster; the message says why."""
 
 
-class NeverWhole(Exception):
-    """Every fault is healed, and a partition has no leader or no full ISR; the message says which."""
+class Unkept(Exception):
+    """Everything was healed, and the cluster does not do what it promises then. That shows in no history."""
+
+    def __init__(self, promise: str, measured: str, within_s: float) -> None:
+        super().__init__(f"{promise}: {measured}")
+        self.kept = Kept(promise, False, measured, f"within {within_s:g} s")
 
 
 class Watcher(Protocol):
@@ -89,7 +95,7 @@ class Run:
     metrics: ChaosMetrics
 
     async def play(self) -> None:
-        """Returns when everything is in the files. NoVerdict says why there is nothing to judge."""
+        """Returns when everything is in the files. NoVerdict says why there is nothing to judge. Unkept."""
         servers = bootstrap_servers(self.cluster)
         try:
             for planned in self.scenario.planned:
@@ -187,25 +193,28 @@ class Run:
         self._enter(chronicle, "final")
         ends = await self._ends(admin, chronicle)
         within_s = CAUGHT_UP_WITHIN_S if load.part is None else CAUGHT_UP_WITH_ALL_S
-        if not await load.caught_up(ends, within_s):
-            self.watcher.say(f"group {self.file.group} has not processed everything after {within_s:g} s")
+        for each in await load.caught_up(ends, within_s):
+            self.watcher.say(f"{each} has not come to the end after {within_s:g} s")
+        await self._commits(admin, chronicle, ends, within_s)
         await load.stop()
-        await read_everything(servers, ends, chronicle, READ_WITHIN_S)
+        try:
+            await read_everything(servers, ends, chronicle, READ_WITHIN_S)
+        except CannotRead as error:
+            raise Unkept("every partition can be read to its end", str(error), READ_WITHIN_S) from error
         if self.scenario.workload.consumers.spark:
             self.watcher.phase("spark")
             await read_with_spark(servers, self.topic, self.scenario.topic.partitions, chronicle, self.directory)
         replicas = await read_replicas(self.cluster, admin, self.topic)
-        check_all_there(replicas, self.scenario.topic.partitions, self.scenario.topic.replication_factor)
         (self.directory / REPLICAS).write_text(json.dumps([each.to_json() for each in replicas]))
         self._enter(chronicle, "end")
 
     async def _whole(self, admin: Admin) -> None:
-        """NeverWhole."""
+        """Unkept."""
         for topic in self.file.topics:
             try:
                 await admin.wait_until_led(topic, in_sync=True, timeout_s=WHOLE_WITHIN_S)
             except (TidelogError, TransportError) as error:
-                raise NeverWhole(str(error)) from error
+                raise Unkept("every partition has a leader and a full ISR", str(error), WHOLE_WITHIN_S) from error
         self.watcher.say("every partition has a leader, and every ISR is full")
 
     def _protocol(self, servers: str, chronicle: Chronicle) -> ProtocolLog:
@@ -248,6 +257,21 @@ class Run:
             if self.clock.now() > give_up_at:
                 raise ClusterError(f"after {AT_WORK_WITHIN_S:g} s of load {', '.join(idle)}")
             await self.clock.sleep(LOOK_AGAIN_S)
+
+    async def _commits(
+        self, admin: Admin, chronicle: Chronicle, ends: Mapping[TopicPartition, int], within_s: float
+    ) -> None:
+        """Writes down what is committed at last, once that is all; a member commits behind its work."""
+        if (group := self.file.group) is None:
+            return
+        give_up_at = self.clock.now() + within_s
+        while True:
+            found = await admin.groups.committed(group, ends)
+            stored = {tp: found[tp].offset if tp in found else 0 for tp in ends}
+            if stored == dict(ends) or self.clock.now() >= give_up_at:
+                break
+            await self.clock.sleep(LOOK_AGAIN_S)
+        chronicle.append(Stored(chronicle.now(), group, tuple(Position(*tp, offset) for tp, offset in stored.items())))
 
     async def _ends(self, admin: Admin, chronicle: Chronicle) -> dict[TopicPartition, int]:
         """High watermarks behind everything that was ever seen. What still lies beyond them after a while is gone, which is

@@ -1,20 +1,23 @@
 """What a run leaves in its directory beside the history and the samples, and what is made of all of it: the verdict."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tidelog.chaos import expect, samples, scenario_file
 from tidelog.chaos.checker.promise import Availability, Promise
+from tidelog.chaos.checker.replicas import PartitionReplicas
 from tidelog.chaos.checker.verdict import Kept, Verdict
-from tidelog.chaos.checking import HISTORY, RUN, CannotCheck, check_run
+from tidelog.chaos.checking import HISTORY, REPLICAS, RUN, CannotCheck, check_run, read_replicas
 from tidelog.chaos.facts import Facts
 from tidelog.chaos.fault_player import PlayedFault
 from tidelog.chaos.history import HistoryReader
 from tidelog.chaos.premises import premises
-from tidelog.chaos.scenario import Column, Scenario
+from tidelog.chaos.scenario import Column, Scenario, TopicShape
 from tidelog.chaos.verifiable_consumer import POLL_RECORDS
+from tidelog.chaos.yaml_nodes import ScenarioError
 from tidelog.ids import TopicPartition
 from tidelog.release import VERSION
 
@@ -61,8 +64,8 @@ class RunFile:
     loop_late: int = 0
     created: bool = False
     """The topic of the load was made by this run."""
-    whole: bool = True
-    """Not so: after every fault was healed, a partition had no leader or no full ISR for too long."""
+    unkept: list[Kept] = field(default_factory=list)
+    """Promises that the run itself saw broken after everything was healed."""
     ended: str = "interrupted"
     """played; interrupted; or why there is no verdict."""
 
@@ -75,6 +78,7 @@ class RunFile:
         try:
             found: dict[str, Any] = json.loads((directory / RUN).read_text())
             found["faults"] = [PlayedFault(**each) for each in found["faults"]]
+            found["unkept"] = [Kept(**each) for each in found.get("unkept", ())]
             found["column"] = Column(found.get("column", Column.ALL_2))
             known = {each.name for each in fields(cls)}
             return cls(**{key: value for key, value in found.items() if key in known})
@@ -85,31 +89,53 @@ class RunFile:
 
 
 def played(directory: Path, file: RunFile) -> Scenario:
-    """The scenario of a run, in the column of the matrix that it was played in. ScenarioError."""
-    return scenario_file.load(directory / SCENARIO_FILE).in_column(file.column)
+    """The scenario of a run, in the column of the matrix that it was played in. CannotCheck."""
+    try:
+        return scenario_file.load(directory / SCENARIO_FILE).in_column(file.column)
+    except (ScenarioError, OSError) as error:
+        raise CannotCheck(f"the scenario of the run cannot be read: {error}") from None
 
 
 def judge(directory: Path) -> Verdict:
-    """From the files alone, so that a run can be judged again. CannotCheck, HistoryDamaged, ScenarioError."""
+    """From the files alone, so that a run can be judged again. CannotCheck, HistoryDamaged."""
     file = RunFile.read(directory)
-    verdict = beyond_rules(directory, file, played(directory, file), check_run(directory))
-    if file.whole:
-        return verdict
-    text = "after the faults every partition has a leader and a full ISR"
-    return verdict.with_promises(Kept(text, False, "never", f"within {WHOLE_WITHIN_S:g} s"))
+    scenario, replicas = played(directory, file), read_replicas(directory / REPLICAS)
+    return beyond_rules(directory, file, scenario, replicas, check_run(directory, replicas))
 
 
-def beyond_rules(directory: Path, file: RunFile, scenario: Scenario, verdict: Verdict) -> Verdict:
-    """`verdict` over the history, with what the scenario expects beside its promise and what shows in the run's other files."""
+def beyond_rules(
+    directory: Path,
+    file: RunFile,
+    scenario: Scenario,
+    replicas: Sequence[PartitionReplicas] | None,
+    verdict: Verdict,
+) -> Verdict:
+    """`verdict` over the history, with what the scenario expects beside its promise and what shows in the run's other files.
+    CannotCheck."""
+    verdict = verdict.with_promises(*file.unkept)
     if not verdict.complete:
         left_out = "what the scenario expects beside its promise is not judged: that takes a whole run"
         return replace(verdict, notes=(*verdict.notes, left_out))
+    if replicas is None:
+        verdict = replace(verdict, complete=False)
+    else:
+        verdict = verdict.with_promises(_all_compared(scenario.topic, replicas))
     facts = Facts.of(HistoryReader(directory / HISTORY))
-    looks = samples.read_samples(directory / samples.FILE_NAME)
+    try:
+        looks = samples.read_samples(directory / samples.FILE_NAME)
+    except ValueError as error:
+        raise CannotCheck(f"{directory / samples.FILE_NAME}: {error}") from None
     seen = expect.Seen(facts, looks, [fault.observed for fault in file.faults])
     more = (*expect.judge(scenario.expect, seen), *_controls(scenario, verdict))
-    begun = premises(scenario.workload, facts, verdict)
+    begun = premises(scenario, facts, verdict)
     return replace(verdict.with_promises(*begun, *more), notes=(*verdict.notes, *_pace(file), *_left_out(file)))
+
+
+def _all_compared(topic: TopicShape, replicas: Sequence[PartitionReplicas]) -> Kept:
+    """That which is not there is missed by no comparison."""
+    whole = sum(len(each.replicas) == topic.replication_factor for each in replicas)
+    limit = f"{topic.partitions} with {topic.replication_factor}"
+    return Kept("partitions with all their replicas", whole == len(replicas) == topic.partitions, str(whole), limit)
 
 
 def promise_of(scenario: Scenario, file: RunFile) -> Promise:

@@ -1,13 +1,14 @@
 """The records of a load, one by one, and the name that the history gives to each of them.
 
-A numbered value (`producer-1-17`) names itself. A record of a user's file or an order event keeps its key and value as they are
-and carries its number in a header; its name is that number and a digest of key and value, so a record that is altered on its way
-comes back under a name that was never sent.
+A record that is altered on its way comes back under a name that was never sent. A value that a load makes itself begins with its
+name (`producer-1-17`) and holds a checksum over all that the record is: key, headers, time, and its own length. A record of a
+user's file or an order event keeps its key and value as they are and carries its number in a header; its name is that number and
+a digest of key, value and headers.
 """
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -18,6 +19,7 @@ from tidelog.client.records import Header
 from tidelog.ports.rand import Rand
 
 PADDING: Final = b"."
+CHECK: Final = struct.Struct(">Q")
 SEQUENCE_HEADER: Final = "seq"
 SEQUENCE: Final = struct.Struct(">q")
 NAME_MAX: Final = 200
@@ -43,6 +45,8 @@ class Outgoing:
     key: bytes | None
     value: bytes
     headers: Sequence[Header] = ()
+    timestamp_ms: int | None = None
+    """None: when it is sent."""
     turn: int | None = None
     """Partition `turn` modulo their number takes the record. None: its key says which, or the producer chooses."""
     refused: bool = False
@@ -61,20 +65,35 @@ class Source(Protocol):
 
 
 class Numbers:
-    """Values `<prefix><n>`, padded to `value_bytes`, without end; with `keys` keys that take turns, else with none."""
+    """Values `<prefix><n>` without end; with `keys` keys that take turns, else with none."""
 
     part = 0.0
 
-    def __init__(self, prefix: str = "", keys: int | None = None, value_bytes: int = 0) -> None:
+    def __init__(self, prefix: str = "", keys: int | None = None) -> None:
         self._prefix = prefix
         self._keys = keys
-        self._value_bytes = value_bytes
 
     def __iter__(self) -> Iterator[Outgoing]:
         for n in count():
             name = f"{self._prefix}{n}"
-            key = None if self._keys is None else str(n % self._keys).encode()
-            yield Outgoing(name, key, name.encode().ljust(self._value_bytes, PADDING))
+            yield Outgoing(name, None if self._keys is None else str(n % self._keys).encode(), name.encode())
+
+
+class Checked:
+    """The same with checksums, padded to `value_bytes`."""
+
+    part = 0.0
+
+    def __init__(self, prefix: str, keys: int | None, value_bytes: int, now_ms: Callable[[], int]) -> None:
+        self._numbers = Numbers(prefix, keys)
+        self._value_bytes = value_bytes
+        self._now_ms = now_ms
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        for each in self._numbers:
+            now_ms = self._now_ms()
+            value = checked(each.name, self._value_bytes, each.key, (), now_ms)
+            yield Outgoing(each.name, each.key, value, timestamp_ms=now_ms)
 
 
 class Orders:
@@ -154,20 +173,31 @@ class Lines:
 def numbered(n: int, key: bytes | None, value: bytes, turn: int | None = None) -> Outgoing:
     """A record that carries its number in a header."""
     headers = ((SEQUENCE_HEADER, SEQUENCE.pack(n)),)
-    return Outgoing(name_of(key, value, headers), key, value, headers, turn)
+    return Outgoing(name_of(key, value, headers, 0), key, value, headers, turn=turn)
 
 
-def name_of(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> str:
+def checked(name: str, size: int, key: bytes | None, headers: Sequence[Header], timestamp_ms: int) -> bytes:
+    """A value of `size` bytes, or as many as it needs."""
+    size = max(size, len(name) + 1 + CHECK.size)
+    head = f"{name} ".encode()
+    check = CHECK.pack(digest(key, head + CHECK.pack(size) + SEQUENCE.pack(timestamp_ms), headers))
+    return (head + check).ljust(size, PADDING)
+
+
+def name_of(key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp_ms: int) -> str:
     """The name of a record that was read; whatever no load has sent gets a name that no load gives."""
     numbers = [found for name, found in headers if name == SEQUENCE_HEADER]
     if len(numbers) == 1 and numbers[0] is not None and len(numbers[0]) == SEQUENCE.size:
         (number,) = SEQUENCE.unpack(numbers[0])
-        return f"{number}:{digest(key, value):016x}"
-    return (value or b"").rstrip(PADDING)[:NAME_MAX].decode("ascii", "backslashreplace")
+        return f"{number}:{digest(key, value, headers):016x}"
+    text = (value or b"").partition(b" ")[0][:NAME_MAX].decode("ascii", "backslashreplace")
+    whole = value is not None and value == checked(text, len(value), key, headers, timestamp_ms)
+    return text if whole else f"?{text}:{digest(key, value, headers):016x}"
 
 
-def digest(key: bytes | None, value: bytes | None) -> int:
-    """64 bits over key and value; null and empty differ, and so do ("ab", "c") and ("a", "bc")."""
-    head = b"\x00" if key is None else len(key).to_bytes(5, "little") + key
-    tail = b"\x00" if value is None else b"\x01" + value
-    return int.from_bytes(blake2b(head + tail, digest_size=8).digest(), "little")
+def digest(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+    """64 bits over a record; null and empty differ, and so do ("ab", "c") and ("a", "bc")."""
+    parts = [key, value, *(part for name, found in headers for part in (name.encode(), found))]
+    sizes = (-1 if part is None else len(part) for part in parts)
+    data = [*(size.to_bytes(5, "little", signed=True) for size in sizes), *(part or b"" for part in parts)]
+    return int.from_bytes(blake2b(b"".join(data), digest_size=8).digest(), "little")

@@ -65,7 +65,11 @@ def _read(servers: str, topic: str, log: Path) -> "pa.Table":
 def _frame(spark: Any, servers: str, topic: str) -> Any:
     """`spark` is a session that knows the source `tidelog`."""
     read = spark.read.format("tidelog").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-    return read.option("includeHeaders", "true").load().select("key", "value", "partition", "offset", "headers")
+    return (
+        read.option("includeHeaders", "true")
+        .load()
+        .select("key", "value", "partition", "offset", "timestamp", "headers")
+    )
 
 
 def named(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -74,10 +78,8 @@ def named(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
 
     for batch in batches:
         keys, values = batch["key"].to_pylist(), batch["value"].to_pylist()
-        names = [
-            name_of(key, value, headers)
-            for key, value, headers in zip(keys, values, _headers(batch["headers"]), strict=True)
-        ]
+        times = batch["timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
+        names = list(map(name_of, keys, values, _headers(batch["headers"]), times))
         columns = [batch["partition"], batch["offset"], pa.array(names, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, names=["partition", "offset", "name"])
 

@@ -1,5 +1,6 @@
 """A consumer that says of everything it reads, is given, gives back and commits, as Kafka's verifiable consumer does."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
@@ -65,9 +66,11 @@ class VerifiableConsumer:
 
     async def _commit(self, offsets: Offsets) -> None:
         sent_in = self._consumer.group_metadata
-        error: BaseException | None = None
+        error: BaseException | None = asyncio.CancelledError()  # what ends this member leaves the commit in doubt
         try:
             await self._consumer.commit(offsets, COMMIT_S)
+            error = None
         except (TidelogError, TransportError) as refused:
             error = refused  # somebody else has what it was; what is read next says who
-        self._reading.committed(offsets, sent_in, error)
+        finally:
+            self._reading.committed(offsets, sent_in, error)

@@ -99,7 +99,9 @@ class VerifiableProducer:
         if outgoing.refused:
             self._tries.ended(number, None, TidelogError("too large", ErrorCode.MESSAGE_TOO_LARGE))
             return
-        since_ms = int((self._clock.now() - self._began) * 1000)
+        timestamp_ms = outgoing.timestamp_ms
+        if self._create_time_ms is not None:
+            timestamp_ms = self._create_time_ms + int((self._clock.now() - self._began) * 1000)
         try:
             ack = await self._producer.send(
                 self._topic,
@@ -107,7 +109,7 @@ class VerifiableProducer:
                 key,
                 outgoing.headers,
                 partition,
-                timestamp_ms=None if self._create_time_ms is None else self._create_time_ms + since_ms,
+                timestamp_ms=timestamp_ms,
             )
         except (TidelogError, RuntimeError) as error:
             self._tries.ended(number, None, error)

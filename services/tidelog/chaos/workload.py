@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from tidelog.chaos.checker.intervals import runs
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.history import ASSIGNED, LOST, REVOKED, Committed, Crash, Ownership, Position, Processed, Span
 from tidelog.chaos.outcomes import error_name, outcome
 from tidelog.chaos.scenario import ProducerPlan, Workload
-from tidelog.chaos.sources import Numbers, Outgoing, Source
+from tidelog.chaos.sources import Checked, Outgoing, Source
 from tidelog.chaos.verifiable_consumer import Offsets, VerifiableConsumer
 from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
 from tidelog.client.connections import ClientPorts
@@ -57,6 +58,8 @@ class Load:
         self._members: list[_Member] = []
         self.processed: dict[TopicPartition, int] = {}
         """By the group: the offset behind the last record that is done."""
+        self._read: dict[str, dict[TopicPartition, int]] = {}
+        """By each consumer without a group, in its present life: the offset behind the last record that was read."""
 
     def start(self) -> None:
         plan = self._plan
@@ -91,17 +94,18 @@ class Load:
             producer.stop()
         await self._producers.wait()
 
-    async def caught_up(self, ends: Offsets, within_s: float) -> bool:
-        """Whether the group has processed everything below `ends` in that time; without a group there is nothing to wait for."""
-        if not (self._plan.consumers.group or self._plan.consumers.agents):
-            return True
-        try:
-            async with asyncio.timeout(within_s):
-                while any(self.processed.get(tp, 0) < end for tp, end in ends.items()):
-                    await self._clock.sleep(LAG_PERIOD_S)
-        except TimeoutError:
-            return False
-        return True
+    async def caught_up(self, ends: Offsets, within_s: float) -> list[str]:
+        """Waits until the group has processed, and each consumer without one has read, everything below `ends`. Returns
+        those that have not after that time."""
+        give_up_at = self._clock.now() + within_s
+        while (behind := self._behind(ends)) and self._clock.now() < give_up_at:
+            await self._clock.sleep(LAG_PERIOD_S)
+        return behind
+
+    def _behind(self, ends: Offsets) -> list[str]:
+        grouped = self._plan.consumers.group or self._plan.consumers.agents
+        positions = {**self._read, **({"the group": self.processed} if grouped else {})}
+        return [name for name, at in positions.items() if any(at.get(tp, 0) < end for tp, end in ends.items())]
 
     async def stop(self) -> None:
         """TaskFailed if one has ended by a mistake of its own: then the history is not whole."""
@@ -113,7 +117,7 @@ class Load:
 
     def _records(self, name: str) -> Iterator[Outgoing]:
         if self._source is None:
-            yield from Numbers(f"{name}-", self._plan.keys, self._plan.value_bytes)
+            yield from Checked(f"{name}-", self._plan.keys, self._plan.value_bytes, self._clock.wall_ms)
             return
         for outgoing in self._source:
             yield outgoing
@@ -157,12 +161,13 @@ class Load:
 
     async def _read_assigned(self, name: str) -> None:
         for life in _lives(name):
+            position = self._read[name] = {}
             try:
                 async with Consumer(
                     self._servers, request_timeout_ms=REQUEST_TIMEOUT_MS, client_id=life, ports=self._ports()
                 ) as consumer:
                     await consumer.assign_topics(self._topic)
-                    now, reading = self._chronicle.now(), _Reading(self._chronicle, life)
+                    now, reading = self._chronicle.now(), _Alone(self._chronicle, life, position)
                     self._chronicle.append(Ownership(now, ASSIGNED, life, tuple(consumer.assignment)))
                     await VerifiableConsumer(consumer, self._clock, reading, commits=False).run()
             except (TidelogError, TransportError):
@@ -237,17 +242,18 @@ class ProducerTries:
         self._chronicle.ended(number, self._acks, metadata, error)
 
 
-class _Reading:
-    """One life of a consumer without a group; `final` of those that read everything once more."""
+class _Alone:
+    """One life of a consumer without a group."""
 
-    def __init__(self, chronicle: Chronicle, process: str, *, group: str | None = None, final: bool = False) -> None:
+    def __init__(self, chronicle: Chronicle, process: str, position: dict[TopicPartition, int]) -> None:
+        """`position`: to be kept at the offset behind the last record that was read."""
         self._chronicle = chronicle
         self._process = process
-        self._group = group
-        self._final = final
+        self._position = position
 
     def polled(self, began: float, records: Sequence[ConsumerRecord]) -> None:
-        self._chronicle.polled(self._process, began, records, self._group, self._final)
+        self._chronicle.polled(self._process, began, records, None)
+        self._position.update((TopicPartition(r.topic, r.partition), r.offset + 1) for r in records)
 
     def processed(self, records: Sequence[ConsumerRecord]) -> None:
         """Nobody keeps what it has read."""
@@ -256,13 +262,14 @@ class _Reading:
         """It has nobody to commit for."""
 
 
-class _Member(_Reading):
+class _Member:
     """One life of a member of the group."""
 
     consumer: Consumer
 
     def __init__(self, chronicle: Chronicle, process: str, done: dict[TopicPartition, int]) -> None:
-        super().__init__(chronicle, process, group=GROUP)
+        self._chronicle = chronicle
+        self._process = process
         self._done = done
         self._owned: set[TopicPartition] = set()
         self._crash = asyncio.timeout(None)
@@ -298,13 +305,17 @@ class _Member(_Reading):
         self._owned.difference_update(partitions)
         self._owns(LOST, partitions)
 
+    def polled(self, began: float, records: Sequence[ConsumerRecord]) -> None:
+        self._chronicle.polled(self._process, began, records, GROUP)
+
     def processed(self, records: Sequence[ConsumerRecord]) -> None:
-        spans: dict[TopicPartition, list[int]] = {}
+        """A span for each stretch of offsets that follow each other: what lies between two was not there to be processed."""
+        offsets: dict[TopicPartition, list[int]] = {}
         for record in records:
-            spans.setdefault(TopicPartition(record.topic, record.partition), []).append(record.offset)
-        for tp, offsets in spans.items():
-            self._done[tp] = max(self._done.get(tp, 0), offsets[-1] + 1)
-        done = tuple(Span(*tp, offsets[0], offsets[-1]) for tp, offsets in spans.items())
+            offsets.setdefault(TopicPartition(record.topic, record.partition), []).append(record.offset)
+        for tp, its in offsets.items():
+            self._done[tp] = max(self._done.get(tp, 0), its[-1] + 1)
+        done = tuple(Span(*tp, start, end - 1) for tp, its in offsets.items() for start, end in runs(its))
         self._chronicle.append(Processed(self._chronicle.now(), self._process, GROUP, done))
 
     def committed(self, offsets: Offsets, sent_in: GroupMetadata, error: BaseException | None) -> None:

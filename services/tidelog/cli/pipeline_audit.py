@@ -4,14 +4,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.chaos.checker.verdict import Verdict
+from tidelog.chaos.checker.verdict import EXIT_NO_VERDICT, Verdict, worst
 from tidelog.cli.chaos_screen import print_verdict
 from tidelog.cli.show import note, print_table
 
 if TYPE_CHECKING:
     from tidelog.pipeline.jobs.audit.judged import Judged
 
-EXIT_NO_VERDICT: Final = 3
 _WORDS: Final = {0: "SOUND", 1: "BROKEN", EXIT_NO_VERDICT: "NO VERDICT"}
 
 
@@ -32,7 +31,7 @@ class Steps:
 
 def exit_code(judged: Sequence["Judged"]) -> int:
     """The worst of them, as of several runs of `tidelog chaos run`."""
-    return max(_code(each) for each in judged)
+    return worst(map(_code, judged))
 
 
 def as_json(judged: Sequence["Judged"]) -> Any:

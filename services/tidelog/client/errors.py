@@ -47,7 +47,8 @@ class DeliveryError(TidelogError):
     """A record was not acknowledged.
 
     `outcome_known` is True when the record is certainly not in the log, False when it may be: some attempt ended without
-    an answer, or with one that a leader may give after its append (reliability 1.2).
+    an answer, or with one that a leader may give after its append (reliability 1.2). All records of a batch, which is written as
+    a whole or not at all, end with the same object.
     """
 
     def __init__(self, partition: TopicPartition, message: str, code: ErrorCode, *, outcome_known: bool) -> None:

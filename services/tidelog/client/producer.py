@@ -41,6 +41,8 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
     leader_epoch: int = NO_EPOCH
     """Of the leader that has acknowledged it."""
+    attempts: int = 1
+    """Number of times that it was sent."""
 
 
 Ack = asyncio.Future[RecordMetadata]
@@ -626,10 +628,10 @@ class Producer:
             base_offset = parts.offset
         topic, partition = batch.partition
         step = 0 if base_offset == NO_OFFSET else 1
-        offset = base_offset
+        offset, attempts = base_offset, batch.failures + 1
         for ack, timestamp_ms in zip(batch.waiters, batch.timestamps_ms, strict=True):
             if not ack.done():
-                ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms, batch.leader_epoch))
+                ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms, batch.leader_epoch, attempts))
             offset += step
 
     def _part_ends(self, ack: Ack, parts: _Parts) -> bool:

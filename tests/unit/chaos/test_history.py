@@ -21,6 +21,7 @@ from tidelog.chaos.history import (
     Send,
     Sent,
     Span,
+    Stored,
     Watermark,
     decode,
     encode,
@@ -43,6 +44,7 @@ EVERY_KIND: list[Record] = [
     FaultStep(1.0, "kill", "effect", ("broker-1",), "kill leader of 0", 1),
     Watermark(1.1, "chaos", 0, 1, 4, 120, log_end=125, began=1.05),
     Phase(1.2, "final"),
+    Stored(1.2, "g", (Position("chaos", 0, 2),)),
     Polled(1.3, "final-1", 4, 1.2, (Read("chaos", 0, ((0, "p1-1"),)),), final=True),
     Phase(1.4, "end"),
 ]

@@ -1,18 +1,23 @@
-"""A chaos run whose own directory cannot be written."""
+"""A chaos run that came to no end: its own disk is full, its harness failed, or the cluster did not recover."""
 
 import errno
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from helpers.histories import Story
 from tidelog.chaos import launch as launching
+from tidelog.chaos.campaign import Result
 from tidelog.chaos.faults.base import On
-from tidelog.chaos.launch import launch, order
+from tidelog.chaos.history import HistoryWriter
+from tidelog.chaos.launch import Outcome, launch, order
 from tidelog.chaos.metrics import ChaosMetrics
-from tidelog.chaos.run_files import RunFile
+from tidelog.chaos.run import Unkept
+from tidelog.chaos.run_files import RunFile, judge
 from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.tasks import TaskFailed
 
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
 
@@ -39,3 +44,53 @@ def test_the_topic_is_deleted_when_the_disk_is_full(tmp_path: Path, monkeypatch:
     with pytest.raises(OSError, match=rf"No space left on device; `make clean` removes old runs: '{tmp_path}'"):
         launch(order("row-01", On.LOCAL, 1, directory=tmp_path), clusters, SystemClock(), watcher, ChaosMetrics())
     assert len(ended) == 1 and ended[0].startswith("chaos-")
+
+
+class Silent(SimpleNamespace):
+    """A watcher that says nothing, and a cluster that has no process."""
+
+    def say(self, line: str) -> None: ...
+
+    def phase(self, name: str) -> None: ...
+
+    def names(self) -> list[str]:
+        return []
+
+
+def launched(directory: Path, monkeypatch: pytest.MonkeyPatch, story: Story, error: Exception) -> Outcome:
+    """A run that writes this history, and ends with the error."""
+
+    class EndedRun:
+        def __init__(self, *_: Any) -> None: ...
+
+        async def play(self) -> None:
+            with HistoryWriter(directory / "history.jsonl") as writer:
+                for record in story.records:
+                    writer.append(record)
+            raise error
+
+    monkeypatch.setattr(launching, "Run", EndedRun)
+    monkeypatch.setattr(launching, "bootstrap_servers", lambda cluster: "")
+    clusters: Any = SimpleNamespace(of=lambda shape, say: Silent())
+    run = order("row-01", On.LOCAL, 1, directory=directory)
+    return launch(run, clusters, SystemClock(), cast(Any, Silent()), ChaosMetrics())
+
+
+def test_a_harness_that_fails_is_no_broken_promise(tmp_path: Path, monkeypatch) -> None:
+    outcome = launched(tmp_path, monkeypatch, Story().phase("load").log("a"), TaskFailed("kill broker-0"))
+    assert outcome.exit_code == 3 and outcome.file.ended == "no verdict: the harness failed: TaskFailed: kill broker-0"
+    assert RunFile.read(tmp_path).ended == outcome.file.ended
+    assert "TaskFailed: kill broker-0" in (tmp_path / "harness.txt").read_text()
+    assert Result.of(outcome).said == outcome.file.ended
+
+
+def test_what_a_failed_harness_has_written_is_judged(tmp_path: Path, monkeypatch) -> None:
+    outcome = launched(tmp_path, monkeypatch, Story().phase("load").log("a").poll((0, "b")), RuntimeError("no"))
+    assert outcome.exit_code == 1 and outcome.verdict is not None and not outcome.verdict.sound
+
+
+def test_a_cluster_that_does_not_recover_has_broken_its_promise(tmp_path: Path, monkeypatch) -> None:
+    unkept = Unkept("every partition has a leader and a full ISR", "chaos-0: leader -1", 60)
+    outcome = launched(tmp_path, monkeypatch, Story().phase("load").log("a"), unkept)
+    assert outcome.exit_code == 1 and outcome.verdict is not None and unkept.kept in outcome.verdict.promises
+    assert judge(tmp_path).exit_code == 1, "it is in the files"

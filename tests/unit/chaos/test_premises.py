@@ -1,6 +1,8 @@
 """What a run must have been like for its verdict to say anything: each premise on a run that has it, and on one that lacks it."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,8 +10,11 @@ from helpers.histories import Story, rows
 from tidelog.chaos.checker.verdict import Kept
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.facts import Facts
+from tidelog.chaos.faults.processes import Kill
+from tidelog.chaos.history import FaultStep
 from tidelog.chaos.premises import idle_parts, premises
-from tidelog.chaos.scenario import ConsumerPlan, ProducerPlan, Workload
+from tidelog.chaos.scenario import ConsumerPlan, PlannedFault, ProducerPlan, RandomPlan, Scenario, Workload
+from tidelog.chaos.targets import parse
 from tidelog.client.producer import RecordMetadata
 from tidelog.client.records import ConsumerRecord
 from tidelog.ids import TopicPartition
@@ -23,34 +28,115 @@ BOTH = Workload(
     ),
     consumers=ConsumerPlan(assigned=1, group=2),
 )
-BEGAN, ENDED, READERS = range(3)
+BEGAN, LASTS, GOES_ON, TOOK_EFFECT, MARKS, ENDED, READERS = (
+    "every part of the load runs before the first fault",
+    "records are sent until everything is healed",
+    "every part of the load goes on after the last fault",
+    "the faults of the scenario took effect",
+    "leaders told their high watermarks",
+    "every send is answered or given up in time",
+    "readers that read the whole log at the end",
+)
+FAULT = PlannedFault(5.0, Kill(), parse("leader of 0"))
 
 
-def story(without: str = "", late: bool = False) -> Story:
-    """Everybody is at work at 1 s, or at 6 s; a fault begins at 5 s."""
-    made = Story().phase("load").at(1.0)
-    fault = Story().at(5.0).fault("begin").records
-    if late:
-        made.at(6.0)
+def scenario(plan: Workload = BOTH, **about: Any) -> Scenario:
+    return Scenario("s", "", "", None, (), "", workload=plan, **about)
+
+
+def at_work(made: Story, n: int, without: str = "") -> Story:
+    """Every part of the load, but one."""
     if without != "all":
-        made.sent("a", 0)
+        made.sent(f"a{n}", 2 * n)
     if without != "1":
-        made.sent("b", 1, acks="1")
+        made.sent(f"b{n}", 2 * n + 1, acks="1")
     if without != "consumer":
-        made.poll((0, "a"))
+        made.poll((2 * n, f"a{n}"))
     if without != "group":
-        made.processed(0, 0)
-    made.at(20.0).end(rows("a", "b"))
-    made.records = sorted([*made.records, *fault], key=lambda record: record.t)
+        made.processed(2 * n, 2 * n)
     return made
 
 
-def judged(of: Story, plan: Workload = BOTH) -> list[Kept]:
-    return premises(plan, Facts.of(of.records), of.check())
+def story(
+    without: str = "", late: bool = False, *, seconds: range = range(1, 20), after: str = "", effect: bool = True
+) -> Story:
+    """Everybody is at work from 1 s on, or from 6 s, once a second; a fault is in force from 5 s to 9 s. `without` and `after`:
+    what is never at work, or not after it."""
+    made = Story().phase("load")
+    fault = Story().at(5.0).fault("begin")
+    if effect:
+        fault.fault("effect")
+    fault.at(9.0).fault("heal").fault("healed").watermark(1)
+    for n, second in enumerate(seconds):
+        if not (late and second < 6):
+            at_work(made.at(float(second)), n, after if second >= 9 and after else without)
+    made.at(20.0).phase("heal").at(21.0).end(())
+    made.records = sorted([*made.records, *fault.records], key=lambda record: record.t)
+    return made
+
+
+def judged(of: Story, plan: Workload = BOTH, **about: Any) -> dict[str, Kept]:
+    found = premises(scenario(plan, **about), Facts.of(of.records), of.check())
+    return {each.text: each for each in found}
 
 
 def test_a_run_that_had_a_load_says_something() -> None:
-    assert [each.kept for each in judged(story())] == [True, True, True]
+    found = judged(story(), faults=(FAULT,))
+    assert {text: each.kept for text, each in found.items()} == dict.fromkeys(
+        (BEGAN, LASTS, GOES_ON, TOOK_EFFECT, MARKS, ENDED), True
+    ) | {READERS: False}
+
+
+def test_a_load_that_ends_before_the_fault_is_not_hit_by_it() -> None:
+    found = judged(story(seconds=range(1, 5)))
+    assert not found[LASTS].kept and found[LASTS].measured == "16.0 s without one (acks=all)"
+    assert found[LASTS].limit == "at most 5 s without one" and found[BEGAN].kept
+    assert not found[GOES_ON].kept
+
+
+def test_a_load_that_pauses_in_the_fault_is_not_hit_by_it() -> None:
+    def pausing(until: int) -> Kept:
+        made = story(seconds=range(1, 5))
+        rest = [record for record in story().records if until <= record.t < 20.0 and not isinstance(record, FaultStep)]
+        made.records = sorted([*made.records, *rest], key=lambda record: record.t)
+        return premises_of(made)[LASTS]
+
+    def premises_of(made: Story) -> dict[str, Kept]:
+        return {each.text: each for each in premises(scenario(), Facts.of(made.records), story().check())}
+
+    assert not pausing(12).kept and pausing(8).kept
+
+
+@pytest.mark.parametrize(
+    "after, missing",
+    [
+        ("all", "an acks=all record was acknowledged"),
+        ("1", "an acks=1 record was acknowledged"),
+        ("consumer", "a consumer read"),
+        ("group", "the group processed"),
+    ],
+)
+def test_a_part_of_the_load_that_ends_with_the_fault_is_named(after: str, missing: str) -> None:
+    goes_on = judged(story(after=after))[GOES_ON]
+    assert (goes_on.kept, goes_on.measured, goes_on.limit) == (False, f"not behind it: {missing}", "behind 9.0 s")
+
+
+def test_a_load_that_ends_by_itself_may_be_over_first() -> None:
+    found = judged(story(seconds=range(1, 8)), replace(BOTH, orders=7))
+    assert LASTS not in found and GOES_ON not in found
+
+
+def test_a_fault_of_the_scenario_that_no_history_shows_was_none() -> None:
+    assert judged(story(effect=False), faults=(FAULT,))[TOOK_EFFECT].measured == "not kill"
+    assert not judged(story(), faults=(FAULT, FAULT))[TOOK_EFFECT].kept
+    assert TOOK_EFFECT not in judged(story())
+    drawn = RandomPlan(1.0, 0.5, (FAULT,))
+    assert judged(story(), random=drawn)[TOOK_EFFECT].kept
+    assert not judged(story(effect=False), random=drawn)[TOOK_EFFECT].kept
+
+
+def test_leaders_that_told_nothing_are_missed() -> None:
+    assert not judged(Story().sent("a", 0).end(rows("a")))[MARKS].kept
 
 
 @pytest.mark.parametrize(

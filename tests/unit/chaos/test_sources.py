@@ -8,14 +8,46 @@ from random import Random
 
 import pytest
 
-from tidelog.chaos.sources import SEQUENCE, SEQUENCE_HEADER, Lines, Numbers, Orders, name_of
+from tidelog.chaos.sources import SEQUENCE, SEQUENCE_HEADER, Checked, Lines, Numbers, Orders, checked, name_of
 
 
-def test_numbered_values_name_themselves_and_share_keys_in_turn() -> None:
-    first, second, third = islice(Numbers("p-", keys=2, value_bytes=5), 3)
+def test_numbered_values_share_keys_in_turn() -> None:
+    first, second, third = islice(Numbers("p-", keys=2), 3)
     assert [each.name for each in (first, second, third)] == ["p-0", "p-1", "p-2"]
     assert [each.key for each in (first, second, third)] == [b"0", b"1", b"0"]
-    assert first.value == b"p-0.." and name_of(first.key, first.value, first.headers) == "p-0"
+    assert first.value == b"p-0"
+
+
+@pytest.mark.parametrize("size, length", [(0, 14), (14, 14), (100, 100)])
+def test_a_checked_value_names_itself(size: int, length: int) -> None:
+    (_, _, third) = islice(Checked("p-1-", 2, size, lambda: 1_600_000_000_123), 3)
+    assert (third.name, third.key, third.timestamp_ms, len(third.value)) == ("p-1-2", b"0", 1_600_000_000_123, length)
+    assert name_of(third.key, third.value, third.headers, 1_600_000_000_123) == "p-1-2"
+
+
+VALUE = checked("p-1-2", 40, b"k", (), 5)
+
+
+@pytest.mark.parametrize(
+    "key, value, headers, timestamp_ms",
+    [
+        *((b"k", VALUE[:cut], (), 5) for cut in range(40)),
+        *((b"k", VALUE[:at] + bytes([VALUE[at] ^ 1]) + VALUE[at + 1 :], (), 5) for at in range(40)),
+        (b"k", VALUE + b".", (), 5),
+        (b"k", None, (), 5),
+        (None, VALUE, (), 5),
+        (b"", VALUE, (), 5),
+        (b"K", VALUE, (), 5),
+        (b"k", VALUE, (("h", b""),), 5),
+        (b"k", VALUE, (("h", None),), 5),
+        (b"k", VALUE, (), 6),
+    ],
+)
+def test_an_altered_record_is_no_value_that_was_sent(
+    key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...], timestamp_ms: int
+) -> None:
+    assert name_of(b"k", VALUE, (), 5) == "p-1-2"
+    assert name_of(key, value, headers, timestamp_ms).startswith("?")
 
 
 def test_events_repeat_with_their_seed_and_are_json() -> None:
@@ -80,16 +112,25 @@ SEVEN = (SEQUENCE_HEADER, SEQUENCE.pack(7))
 
 
 @pytest.mark.parametrize(
-    "key, value",
-    [(b"k", b"other"), (b"other", b"v"), (None, b"v"), (b"", b"v"), (b"k", None), (b"k", b""), (b"kv", b"")],
+    "key, value, more",
+    [
+        *((key, b"v", ()) for key in (b"other", None, b"")),
+        *((b"k", value, ()) for value in (b"other", None, b"")),
+        (b"kv", b"", ()),
+        (b"k", b"v", (("h", None),)),
+    ],
 )
-def test_a_record_that_was_altered_has_another_name(key: bytes | None, value: bytes | None) -> None:
-    sent = name_of(b"k", b"v", [SEVEN])
-    assert sent.startswith("7:") and name_of(key, value, [SEVEN]) != sent
+def test_a_record_that_was_altered_has_another_name(
+    key: bytes | None, value: bytes | None, more: tuple[tuple[str, bytes | None], ...]
+) -> None:
+    sent = name_of(b"k", b"v", [SEVEN], 0)
+    assert sent.startswith("7:") and name_of(key, value, [SEVEN, *more], 0) != sent
+    assert name_of(b"k", b"v", [SEVEN], 1) == sent, "a line has the time at which it was sent"
 
 
 @pytest.mark.parametrize(
     "headers", [[], [("other", SEQUENCE.pack(7))], [SEVEN, SEVEN], [(SEQUENCE_HEADER, b"7")], [(SEQUENCE_HEADER, None)]]
 )
 def test_a_number_is_read_only_from_the_one_header(headers: list[tuple[str, bytes | None]]) -> None:
-    assert name_of(b"k", b"7:0", headers) == "7:0" and name_of(b"k", b"v" * 300, headers) == "v" * 200
+    assert name_of(b"k", b"7:0", headers, 0).startswith("?7:0:")
+    assert name_of(b"k", b"v" * 300, headers, 0).startswith(f"?{'v' * 200}:")

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tidelog.chaos.sources import numbered
+from tidelog.chaos.sources import checked, numbered
 from tidelog.chaos.spark_reader import named
 from tidelog.client.records import Record, encode_batch
 from tidelog.ids import TopicPartition
@@ -21,10 +21,11 @@ def columns(records: list[Record]) -> pa.RecordBatch:
 
 def test_every_record_has_the_name_under_which_it_was_sent() -> None:
     sent = [numbered(n, b"k" if n else None, b"v%d" % n) for n in range(3)]
-    batch = columns([*(Record(r.key, r.value, list(r.headers), 1) for r in sent), Record(None, b"other", [], 1)])
+    own = Record(b"k", checked("p-1", 30, b"k", (), 1_600_000_000_123), [], 1_600_000_000_123)
+    batch = columns([*(Record(r.key, r.value, list(r.headers), 1) for r in sent), own])
     (found,) = named(iter([batch]))
     assert found.to_pylist() == [
-        {"partition": 3, "offset": 5 + n, "name": name} for n, name in enumerate([*(r.name for r in sent), "other"])
+        {"partition": 3, "offset": 5 + n, "name": name} for n, name in enumerate([*(r.name for r in sent), "p-1"])
     ]
     (rest,) = named(iter([batch.slice(1, 2)]))
     assert rest["name"].to_pylist() == [sent[1].name, sent[2].name]

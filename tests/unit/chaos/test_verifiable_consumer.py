@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from tidelog.chaos.outcomes import outcome
 from tidelog.chaos.verifiable_consumer import POLL_RECORDS, VerifiableConsumer
 from tidelog.client.groups import GroupMetadata
 from tidelog.client.records import ConsumerRecord
@@ -66,3 +68,11 @@ def test_x5_a_commit_counts_for_the_generation_that_it_was_sent_in() -> None:
     log: Any = Log()
     sim.run(VerifiableConsumer(log, SimClock(), log, commits=True).run(most=3 * POLL_RECORDS))
     assert log.sent_in == [1, 2, 3]
+
+
+async def test_a_commit_that_ends_with_its_member_is_in_doubt() -> None:
+    log: Any = Log()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FAILOVER_S / 2):
+            await VerifiableConsumer(log, SimClock(), log, commits=True).run()
+    assert [outcome(error) for error in log.errors] == ["info"] and log.errors[0] is not None

@@ -16,8 +16,11 @@ CUT = Judged(Path("c"), Verdict({}, stats=STATS, complete=False))
 NONE = Judged(Path("d"), HistoryDamaged(Path("d/history.jsonl"), 7, "the id 1 is in use"))
 
 
-@pytest.mark.parametrize("judged, code", [([SOUND], 0), ([SOUND, BROKEN], 1), ([CUT, BROKEN], 3), ([SOUND, NONE], 3)])
-def test_the_exit_code_is_the_worst(judged: list[Judged], code: int) -> None:
+@pytest.mark.parametrize(
+    "judged, code",
+    [([SOUND], 0), ([SOUND, BROKEN], 1), ([SOUND, NONE], 3), ([CUT, SOUND], 3), ([CUT, BROKEN, NONE], 1)],
+)
+def test_a_broken_run_is_worse_than_one_without_a_verdict(judged: list[Judged], code: int) -> None:
     assert exit_code(judged) == code
 
 

@@ -72,7 +72,8 @@ async def test_without_idempotence_a_lost_answer_is_retried_and_may_store_twice_
     async with producer(cluster, enable_idempotence=False, batch_bytes=200) as p:
         cluster.lose_answer("Produce", times=2)
         acks = [await p.send("t", v) for v in values(50)]
-        await asyncio.gather(*acks)
+        told = await asyncio.gather(*acks)
+    assert (told[0].attempts, told[-1].attempts) == (3, 1)
     stored = [v for v in cluster.values("t")]
     assert sorted(set(stored), key=lambda v: int(v or b"-1")) == values(50)
     assert len(stored) > 50
@@ -85,8 +86,10 @@ async def test_the_outcome_is_known_after_a_refusal_before_the_append() -> None:
     await cluster.create("t")
     async with producer(cluster, delivery_timeout_ms=500) as p:
         cluster.refuse_produce(ErrorCode.NOT_ENOUGH_REPLICAS, times=100)
+        acks = [await p.send("t", value) for value in (b"v", b"w")]
         with pytest.raises(DeliveryError, match=r"t-0: scripted .*; it was not written") as caught:
-            await (await p.send("t", b"v"))
+            await acks[0]
+        assert acks[1].exception() is caught.value, "those of a batch end alike"
         assert caught.value.outcome_known
         assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert cluster.values("t") == []

@@ -19,7 +19,7 @@ from tidelog.chaos.history import Phase, Polled, Record
 from tidelog.ids import TopicPartition
 
 FINAL_READERS_MIN: Final = 2
-OF_THE_FINAL_READ: Final = ("lost-acked", "final-incomplete", "final-differs")
+OF_THE_FINAL_READ: Final = ("lost-acked", "final-incomplete", "final-differs", "hole", "torn-batch")
 _NO_PARTITION: Final = TopicPartition("", 0)
 
 
@@ -97,6 +97,8 @@ def verdict(
         found.notes.append(f"{history} was cut off after line {whole.lines}, at {whole.last_t:.3f} s")
     readers = {*()}.union(*(part.final_readers - part.crashed for part in parts))
     found.notes.extend(_about_the_end(parts, whole, len(readers)))
+    if parts and not found.was_judged("watermark-fell"):
+        found.notes.append("no leader told its high watermark: that it never falls is not judged")
     if replicas is None:
         found.notes.append("replicas were not compared (X2)")
     else:

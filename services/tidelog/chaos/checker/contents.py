@@ -42,6 +42,19 @@ def check_offsets(tables: Tables, order: VersionOrder, found: Findings, *, idemp
             found.add("duplicate" if once else "duplicate (not idempotent)", _told_duplicate, tables, order, v)
 
 
+def check_places(tables: Tables, order: VersionOrder, found: Findings) -> None:
+    """A value that one replica acknowledged has its place, or was lost; of several attempts an earlier one may be in the log."""
+    found.judged("wrong-offset")
+    for v, alone in enumerate(order.alone):
+        offset, acked_at = order.offset_of(v), tables.acked_at[v]
+        if not alone or offset == NO_OFFSET or acked_at == NO_OFFSET:
+            continue
+        in_place = tables.log.get(acked_at) == v or v in tables.conflicts.get(acked_at, ())
+        if not in_place and (tables.once[v] or offset > acked_at):
+            text = f"{told_send(tables, v)} was acknowledged at offset {acked_at}, and is at offset {offset}"
+            found.add("wrong-offset", example, tables, text, [v])
+
+
 def _told_at(tables: Tables, v: int) -> str:
     reader = tables.read_by[v]
     how = f"read by {told_poll(tables, reader)}" if reader >= 0 else "acknowledged"
@@ -124,13 +137,14 @@ def check_final(tables: Tables, order: VersionOrder, present: bytearray, found: 
 
     `present` is what `in_the_end` says.
     """
-    found.judged("lost-acked", "final-incomplete", "final-differs")
+    found.judged("lost-acked", "final-incomplete", "final-differs", "hole")
     if not tables.final:
         return  # nothing was ever sent
     reads = tables.final
     longest = max(reads, key=lambda process: len(reads[process].offsets))
     for process in sorted(reads.keys() - {longest}):
         _compare(tables, (longest, reads[longest]), (process, reads[process]), found)
+    _check_holes(tables, longest, reads[longest], found)
     for v, there in enumerate(present):
         if there or order.excused[v] or not (tables.outcome[v] == ACKED or tables.read_by[v] >= 0):
             continue
@@ -139,6 +153,35 @@ def check_final(tables: Tables, order: VersionOrder, present: bytearray, found: 
             continue
         name = "lost-acked" if tables.outcome[v] == ACKED else "final-incomplete"
         found.add(name, _told_missing, tables, v, offset)
+
+
+def _check_holes(tables: Tables, process: str, read: FinalRead, found: Findings) -> None:
+    """Without compaction every offset has a record, from the log start on."""
+    expected = read.offsets[0] if tables.records_expire and read.offsets else 0
+    for offset in read.offsets:
+        if offset > expected:
+            text = f"{tables.tp}: {process} found nothing at offset {expected}, and then offset {offset}"
+            found.add("hole", Example, text, max(tables.poll_ended), *tables.tp)
+        expected = offset + 1
+
+
+def check_batches(tables: Tables, order: VersionOrder, present: bytearray, found: Findings) -> None:
+    """A batch is in the log as a whole, in the order of its records and with nothing between them, or not at all."""
+    found.judged("torn-batch")
+    for batch in tables.batches.values():
+        there = [v for v in batch if present[v]]
+        if not there:
+            continue
+        first = order.offset_of(there[0])
+        if len(there) < len(batch) or [order.offset_of(v) for v in batch] != list(range(first, first + len(batch))):
+            found.add("torn-batch", _told_batch, tables, order, batch, there)
+
+
+def _told_batch(tables: Tables, order: VersionOrder, batch: list[int], there: list[int]) -> Example:
+    offsets = ", ".join(str(order.offset_of(v)) for v in there)
+    first = told_send(tables, batch[0])
+    text = f"of a batch of {len(batch)} records, the first of them {first}, {len(there)} are in the log, at {offsets}"
+    return example(tables, text, batch)
 
 
 def _told_missing(tables: Tables, v: int, offset: int) -> Example:

@@ -40,6 +40,9 @@ class Findings:
             mine.count += found.count
             mine.examples.extend(found.examples)
 
+    def was_judged(self, name: str) -> bool:
+        return name in self._rules
+
     def count(self, name: str) -> int:
         return self._rules[name].count if name in self._rules else 0
 

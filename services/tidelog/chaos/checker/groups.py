@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from tidelog.chaos.checker.contents import example, told_send
 from tidelog.chaos.checker.findings import Findings
-from tidelog.chaos.checker.intervals import Intervals
+from tidelog.chaos.checker.intervals import Intervals, runs
 from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.tables import ACKED, Tables
 from tidelog.chaos.checker.verdict import Example
 from tidelog.chaos.checker.version_order import VersionOrder
-from tidelog.chaos.history import ASSIGNED, FAIL, OK, Committed, Ownership, Processed
+from tidelog.chaos.history import ASSIGNED, FAIL, OK, Committed, Ownership, Polled, Processed, Stored
 
 Term = tuple[int, int]
 """Coordinator epoch and generation."""
@@ -44,15 +44,25 @@ class Group:
 
     done: Intervals = field(default_factory=Intervals)
     tenures: dict[str, Tenure] = field(default_factory=dict)
+    polled: dict[str, Intervals] = field(default_factory=dict)
+    """Process to what it has read."""
     owners: dict[Term, str] = field(default_factory=dict)
     commits: dict[Term, list[tuple[float, str, int]]] = field(default_factory=lambda: defaultdict(list))
     committed: int = 0
     """That may be committed, for all that anyone knows."""
     acknowledged: int = 0
     """That certainly is."""
+    stored: tuple[float, int] | None = None
+    """When its coordinator was asked at last, and what it said is committed."""
 
     def begin(self) -> Tenure:
         return Tenure(self.done.end, self.acknowledged)
+
+
+def _owner_at(group: Group, term: Term, process: str) -> str:
+    """The process that was given the partition last, in `term` or before; `process` if none was."""
+    given = [each for each in group.owners if each <= term]
+    return group.owners[max(given)] if given else process
 
 
 class Groups:
@@ -63,7 +73,7 @@ class Groups:
         self._in_hand_max = promise.uncommitted_max
         self._found = found
         self._groups: dict[str, Group] = defaultdict(Group)
-        """Those that read the topic."""
+        """All that read the topic."""
         self._owners: set[str] = set()
         """Processes that have the partition, for all that they know."""
 
@@ -85,10 +95,22 @@ class Groups:
             self._claim(record, mine, (record.coordinator_epoch, record.generation))
         self._owners.add(record.process)
 
+    def polled(self, record: Polled) -> None:
+        if record.group is None:
+            return
+        offsets = [offset for offset, _ in record.partitions[0].records]
+        mine = self._groups[record.group].polled.setdefault(record.process, Intervals())
+        for start, end in runs(offsets):
+            mine.add(start, end)
+
     def processed(self, record: Processed) -> None:
+        """A member that tells what it reads has processed no more than that."""
         self._judged()
         (span,) = record.partitions
-        self._process(record, self._groups[record.group], span.first, span.last + 1)
+        mine = self._groups[record.group]
+        read = mine.polled.get(record.process)
+        for start, end in ((span.first, span.last + 1),) if read is None else read.within(span.first, span.last + 1):
+            self._process(record, mine, start, end)
 
     def committed(self, record: Committed) -> None:
         """What was refused for certain has committed nothing, yet must not have run ahead either."""
@@ -105,12 +127,17 @@ class Groups:
         if record.outcome != FAIL:
             mine.committed = max(mine.committed, offset)
 
+    def stored(self, record: Stored) -> None:
+        self._found.judged("group-commit-lost")
+        self._groups[record.group].stored = (record.t, record.offsets[0].offset)
+
     def check(self, order: VersionOrder, present: bytearray, *, ended: bool) -> None:
         """`present` by value: whether it is in the log at last. Before the end a group may still come to what is left."""
         if self._groups and ended:
             self._found.judged("group-unprocessed")
         for name, mine in self._groups.items():
             self._check_commits(name, mine)
+            self._check_stored(name, mine)
             self._check_skipped(name, mine, order, present, ended=ended)
 
     def _judged(self) -> None:
@@ -162,11 +189,28 @@ class Groups:
         highest, by = 0, ""
         for term in sorted(mine.commits):
             for t, process, offset in mine.commits[term]:
+                if (owner := _owner_at(mine, term, process)) != process:
+                    text = f"{process} committed offset {offset} in generation {term[1]}, in which {owner} has it,"
+                    self._add("group-two-owners", name, t, text)
                 if offset < highest:
                     text = f"{process} committed offset {offset} after {by} had committed {highest}, in generation {term[1]},"
                     self._add("group-commit-fell", name, t, text)
                 else:
                     highest, by = offset, process
+
+    def _check_stored(self, name: str, mine: Group) -> None:
+        """The group had time to commit what it had processed."""
+        if mine.stored is None:
+            return
+        t, offset = mine.stored
+        if offset < mine.acknowledged:
+            self._add(
+                "group-commit-lost", name, t, f"offset {offset} is committed, and {mine.acknowledged} was acknowledged,"
+            )
+        elif offset < mine.done.end:
+            self._add(
+                "group-commit-lost", name, t, f"offset {offset} is committed, and {mine.done.end - 1} was processed,"
+            )
 
     def _check_skipped(self, name: str, mine: Group, order: VersionOrder, present: bytearray, *, ended: bool) -> None:
         tables, offsets, picked = self._tables, order.offsets, order.picked
@@ -175,7 +219,8 @@ class Groups:
         for start, stop in mine.done.holes(tables.log_start, end):
             for rank in range(bisect_left(offsets, start), bisect_left(offsets, stop)):
                 v, offset = picked[rank], offsets[rank]
-                if tables.outcome[v] != ACKED or not present[v] or (offset >= position and not ended):
+                late = tables.outcome[v] != ACKED  # what is in doubt may have come after the group had stopped
+                if not present[v] or (offset >= position and (late or not ended)):
                     continue
                 rule = "group-skipped" if offset < position else "group-unprocessed"
                 text = (

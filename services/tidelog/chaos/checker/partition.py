@@ -26,6 +26,7 @@ from tidelog.chaos.history import (
     Record,
     Send,
     Sent,
+    Stored,
     Watermark,
 )
 from tidelog.ids import TopicPartition
@@ -69,6 +70,7 @@ class PartitionChecker:
             Polled: self._polled,
             Ownership: self._ownership,
             Committed: self.groups.committed,
+            Stored: self.groups.stored,
             Processed: self.groups.processed,
             Crash: self._crash,
             FaultStep: self.waits.fault,
@@ -97,6 +99,7 @@ class PartitionChecker:
         self.polls.polled(record, len(self.tables.poll_id))
         self.tables.polled(record)
         self.watermarks.polled(record)
+        self.groups.polled(record)
 
     def _ownership(self, record: Ownership) -> None:
         if record.final:
@@ -123,13 +126,16 @@ class PartitionChecker:
         tables, found = self.tables, self.found
         order = VersionOrder(tables)
         contents.check_offsets(tables, order, found, idempotent=self.promise.idempotent)
+        contents.check_places(tables, order, found)
         contents.check_reads(tables, found)
         contents.check_lost_writes(tables, order, found)
         self.polls.check(order, found)
         sessions.check_sends(tables, order, found, idempotent=self.promise.idempotent)
         sessions.check_precommitted(tables, found)
         check_cycles(tables, order, found)
-        self.groups.check(order, self._check_end(order) if ended else _placed(order), ended=ended)
+        present = self._check_end(order) if ended else _placed(order)
+        self.polls.check_alone(order, present, found, ended=ended)
+        self.groups.check(order, present, ended=ended)
         outcomes = Counter(tables.outcome)
         return Part(
             tables.tp,
@@ -153,6 +159,7 @@ class PartitionChecker:
             return _placed(order)
         present = contents.in_the_end(self.tables)
         contents.check_final(self.tables, order, present, self.found)
+        contents.check_batches(self.tables, order, present, self.found)
         return present
 
 

@@ -18,6 +18,7 @@ from tidelog.chaos.history import (
     Record,
     Send,
     Sent,
+    Stored,
     Watermark,
 )
 from tidelog.ids import TopicPartition
@@ -57,7 +58,7 @@ class Router:
                         tp = TopicPartition(span.topic, span.partition)
                         yield from self._of_group(record.t, record.group, tp)
                         yield tp, record._replace(partitions=(span,))
-                case Committed():
+                case Committed() | Stored():
                     for position in record.offsets:
                         tp = TopicPartition(position.topic, position.partition)
                         yield from self._of_group(record.t, record.group, tp)

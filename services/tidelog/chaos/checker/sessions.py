@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 from tidelog.chaos.checker.contents import example, told_send
 from tidelog.chaos.checker.findings import Findings
-from tidelog.chaos.checker.tables import FROM_ALL, NOBODY, REFUSED, UNKNOWN, Tables
+from tidelog.chaos.checker.tables import ACKED, FROM_ALL, NOBODY, REFUSED, UNKNOWN, Tables
 from tidelog.chaos.checker.verdict import Example
 from tidelog.chaos.checker.version_order import VersionOrder
 from tidelog.chaos.history import ASSIGNED, Ownership, Polled
+from tidelog.ids import NO_OFFSET
 
 _POLL_RULES: Final = {
     # (within one operation, member of a group) -> names for passing over and for going back
@@ -38,9 +39,12 @@ class Jump(NamedTuple):
 class Consumer:
     """Where a process is in the partition; `changed_at` is when it last got or lost it."""
 
-    __slots__ = ("changed_at", "last", "last_op")
+    __slots__ = ("alone", "changed_at", "first", "last", "last_op")
 
     def __init__(self) -> None:
+        self.alone = False
+        """It has no group and was given the partition, to read it from its log start."""
+        self.first: int | None = None
         self.last: int | None = None
         self.last_op: int | None = None
         self.changed_at = -1.0
@@ -58,6 +62,7 @@ class Polls:
         """A partition that stays keeps its position: an assignment that names it again is no reason to skip (1.4)."""
         consumer = self._consumers.setdefault(record.process, Consumer())
         assigned, named = record.kind == ASSIGNED, self._tables.tp in record.partitions
+        consumer.alone = assigned and named and record.group is None and not record.final
         if assigned and named and consumer.last is not None:
             return
         if named or (assigned and consumer.last is not None):
@@ -68,6 +73,8 @@ class Polls:
         consumer = self._consumers.setdefault(record.process, Consumer())
         offsets = [offset for offset, _ in record.partitions[0].records]
         self._jump_to(record, poll, consumer, offsets[0])
+        if consumer.first is None:
+            consumer.first = offsets[0]
         consumer.last = offsets[-1]
         if record.op is not None:
             consumer.last_op = record.op
@@ -93,6 +100,31 @@ class Polls:
             if distance != 1:
                 skip, back = _POLL_RULES[jump.inner, jump.subscribed]
                 found.add(skip if distance > 1 else back, self._told, jump, distance)
+
+    def check_alone(self, order: VersionOrder, present: bytearray, found: Findings, *, ended: bool) -> None:
+        """Each consumer without a group began at the log start, and one that lived to the end came to all that was acknowledged;
+        what is in doubt may have come later. `present` by value: whether it is in the log at last."""
+        tables = self._tables
+        found.judged("consumer-unread")
+        begin = next((offset for offset in order.offsets if offset >= tables.log_start), 0)
+        acked = (
+            o for o, v in zip(order.offsets, order.picked, strict=True) if present[v] and tables.outcome[v] == ACKED
+        )
+        end = max(acked, default=NO_OFFSET) if ended else NO_OFFSET
+        for process, consumer in self._consumers.items():
+            if not consumer.alone:
+                continue
+            if consumer.first is not None and consumer.first > begin:
+                text = f"{process} began to read at offset {consumer.first}, and the log at offset {begin}"
+                found.add("consumer-unread", self._told_alone, text)
+            last = NO_OFFSET if consumer.last is None else consumer.last
+            if last < end and process not in tables.crashed:
+                text = f"{process} had read up to offset {last} at the end, and offset {end} was acknowledged"
+                found.add("consumer-unread", self._told_alone, text)
+
+    def _told_alone(self, text: str) -> Example:
+        tables = self._tables
+        return Example(f"{tables.tp}: {text}", max(tables.poll_ended, default=0.0), *tables.tp)
 
     def _told(self, jump: Jump, distance: int) -> Example:
         tables, poll = self._tables, jump.poll

@@ -38,8 +38,8 @@ class Tables:
     """Fed in the order of the history; a column is complete when all was fed."""
 
     def __init__(self, tp: TopicPartition, *, records_expire: bool = False) -> None:
-        self._records_expire = records_expire
         self.tp: Final = tp
+        self.records_expire: Final = records_expire
         self.processes: list[str] = []
         self._process_of: dict[str, int] = {}
         # By value.
@@ -60,10 +60,14 @@ class Tables:
         """The leader's at the acknowledgement, or the latest that was known."""
         self.one_copy = bytearray()
         """Acknowledged when no more than one replica had to have it (X3)."""
+        self.once = bytearray()
+        """Acknowledged, and known to have been sent once."""
         self.read_by = array("q")
         """The first poll that brought it."""
         self.pending: dict[int, int] = {}
         """Id of a send that is not completed to its value."""
+        self.batches: dict[tuple[int, int], list[int]] = {}
+        """Values of unknown outcome that a process sent in one batch."""
         # By poll.
         self.poll_id = array("q")
         self.poll_began = array("d")
@@ -81,6 +85,8 @@ class Tables:
         self.epoch_healed: int | None = None
         """The latest leader epoch when the final phase began."""
         self._tail_offsets, self._tail_times = array("q"), array("d")
+        self._replicated: dict[int, int] = {}
+        """Leader epoch to the highest watermark that its leader told while it was not alone in the ISR."""
         self.final: dict[str, FinalRead] = {}
         self.crashed: set[str] = set()
         self.worst_lag_s = 0.0
@@ -114,7 +120,7 @@ class Tables:
 
     def sent(self, record: Sent) -> int:
         """The value's number."""
-        t, send_id, outcome, offset, epoch, isr, _ = record
+        t, send_id, outcome, offset, epoch, isr, _, batch, attempts = record
         v = self.pending.pop(send_id)
         self.ended[v] = t
         if epoch is not None and epoch > self._epoch_now:
@@ -125,8 +131,12 @@ class Tables:
             self.one_copy[v] = isr == 1 or ACKS[self.acks[v]] == "1"
             if self.read_by[v] < 0:
                 self._count_unseen(t, 1)
+            if attempts == 1:
+                self.once[v] = True
         elif outcome == FAIL:
             self.outcome[v] = REFUSED
+        elif batch is not None:
+            self.batches.setdefault((self.process[v], batch), []).append(v)
         if offset is not None and offset != NO_OFFSET:
             self.acked_at[v] = offset
             self._tail(offset, t)
@@ -156,7 +166,10 @@ class Tables:
     def watermark(self, record: Watermark) -> None:
         if record.leader_epoch > self._epoch_now:
             self._epoch_now = record.leader_epoch
-        if self._records_expire and record.log_start is not None and record.log_start > self.log_start:
+        if record.isr != 1:
+            known = self._replicated.get(record.leader_epoch, 0)
+            self._replicated[record.leader_epoch] = max(known, record.high_watermark)
+        if self.records_expire and record.log_start is not None and record.log_start > self.log_start:
             self.log_start = record.log_start
 
     def final_reader(self, process: str) -> None:
@@ -176,6 +189,10 @@ class Tables:
             del self.pending[send_id]
         return [v for _, v in left]
 
+    def was_replicated(self, v: int) -> bool:
+        """True if the leader that acknowledged `v` told of a high watermark behind it, with others in the ISR."""
+        return NO_OFFSET < self.acked_at[v] < self._replicated.get(self.epoch[v], 0)
+
     def leader_changed_after(self, v: int) -> bool:
         """Between the acknowledgement of `v` and the end of healing, as far as anyone saw."""
         known = self._epoch_now if self.epoch_healed is None else self.epoch_healed
@@ -193,6 +210,7 @@ class Tables:
         self.acked_at.append(NO_OFFSET)
         self.epoch.append(NO_EPOCH)
         self.one_copy.append(False)
+        self.once.append(False)
         self.acks.append(0)
         self.read_by.append(NOBODY)
         return v

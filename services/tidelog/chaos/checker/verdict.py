@@ -1,10 +1,12 @@
 """What the checker says of a run; verdict.json is this value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 EXAMPLES_MAX: Final = 10
+EXIT_BROKEN: Final = 1
+EXIT_NO_VERDICT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Verdict:
     promises: tuple[Kept, ...] = ()
     stats: Mapping[str, Any] = field(default_factory=dict)
     complete: bool = True
-    """The history reaches to the end of the run."""
+    """The history reaches to the end of the run, and nothing that is to be judged with it is missing."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -86,10 +88,10 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 sound and all promises kept, 1 not, 3 no verdict: what there is of the history is sound, but it was cut off."""
+        """0 sound and all promises kept, 1 not, 3 no verdict: what there is of the run is sound, but something is missing."""
         if not (self.sound and self.kept):
-            return 1
-        return 0 if self.complete else 3
+            return EXIT_BROKEN
+        return 0 if self.complete else EXIT_NO_VERDICT
 
     def with_promises(self, *more: Kept) -> Self:
         """Those that are judged by other things than the history."""
@@ -128,3 +130,9 @@ class Verdict:
             complete=found["complete"],
             notes=tuple(found["notes"]),
         )
+
+
+def worst(exit_codes: Iterable[int]) -> int:
+    """The exit code of several runs. A broken promise comes before a missing verdict, which runs are repeated for."""
+    codes = {*exit_codes}
+    return EXIT_BROKEN if EXIT_BROKEN in codes else max(codes, default=0)

@@ -17,13 +17,14 @@ NOWHERE: Final = -1
 
 
 def alone(tables: Tables) -> bytearray:
-    """X3, by value: acknowledged by one replica alone, and the leader changed before the heal was over.
+    """X3, by value: acknowledged by one replica alone, no other was known to have it, and the leader changed before the heal was
+    over.
 
     Its offset may carry another record: the acknowledgement is no part of the log, and where a reader found the value, in this
     place or, of several attempts, in another, the poll says so.
     """
     return bytearray(
-        one_copy and tables.outcome[v] == ACKED and tables.leader_changed_after(v)
+        one_copy and tables.outcome[v] == ACKED and tables.leader_changed_after(v) and not tables.was_replicated(v)
         for v, one_copy in enumerate(tables.one_copy)
     )
 
@@ -42,8 +43,9 @@ class VersionOrder:
     """Takes over `tables.log`, which the acknowledgements complete."""
 
     def __init__(self, tables: Tables) -> None:
-        self._alone: Final = alone(tables)
-        self.excused: Final = bytearray(a and reader < 0 for a, reader in zip(self._alone, tables.read_by, strict=True))
+        self.alone: Final = alone(tables)
+        """One replica acknowledged it, and it may be gone unless it was read."""
+        self.excused: Final = bytearray(a and reader < 0 for a, reader in zip(self.alone, tables.read_by, strict=True))
         """X3, by value: nobody has read it either, so that it may be gone."""
         self.committed: Final = must_have_committed(tables)
         self._conflicts = tables.conflicts
@@ -58,7 +60,7 @@ class VersionOrder:
 
     def _add_acknowledged(self, tables: Tables) -> None:
         for v, offset in enumerate(tables.acked_at):
-            if offset == NO_OFFSET or not self.committed[v] or self._alone[v]:
+            if offset == NO_OFFSET or not self.committed[v] or self.alone[v]:
                 continue
             found = tables.log.setdefault(offset, v)
             if found != v:

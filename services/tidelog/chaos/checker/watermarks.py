@@ -1,4 +1,4 @@
-"""X4: what a leader says of its high watermark never falls, and is never below what a consumer has read.
+"""X4: what a leader says of its high watermark never falls, is never below what a consumer has read, and never behind its log.
 
 Within one leader epoch a later report is not below an earlier one. Of any leader that has finished taking over, no report is
 below what had been read before its epoch was heard of. That it has finished is known when it acknowledges an acks=all record,
@@ -40,7 +40,6 @@ class Watermarks:
     """Fed in the order of the history, after the tables."""
 
     def __init__(self, tables: Tables, found: Findings) -> None:
-        found.judged("watermark-fell")
         self._tables = tables
         self._found = found
         self._read = Highest()
@@ -69,16 +68,19 @@ class Watermarks:
         self._healed_at = t
 
     def watermark(self, record: Watermark) -> None:
+        self._found.judged("watermark-fell", "watermark-ahead")
+        if record.log_end is not None and record.high_watermark > record.log_end:
+            self._add("watermark-ahead", record, f"its log ends at {record.log_end}")
         asked = record.t if record.began is None else record.began
         in_epoch = self._reported.setdefault(record.leader_epoch, Highest())
         before = in_epoch.at(asked)
         if record.high_watermark < before:
-            self._fell(record, f"in the same epoch it was {before} before")
+            self._add("watermark-fell", record, f"in the same epoch it was {before} before")
         self._hear(record.leader_epoch, record.t)
         if (until := self._bound(record.leader_epoch, asked)) is not None:
             read = self._read.at(until)
             if record.high_watermark < read:
-                self._fell(record, f"a consumer had read up to offset {read - 1} before")
+                self._add("watermark-fell", record, f"a consumer had read up to offset {read - 1} before")
         in_epoch.saw(record.t, record.high_watermark)
 
     def _hear(self, epoch: int, t: float) -> None:
@@ -92,9 +94,9 @@ class Watermarks:
         since = self._serving_since.get(epoch)
         return None if since is None or since > asked else self._heard_of[epoch]
 
-    def _fell(self, record: Watermark, why: str) -> None:
+    def _add(self, rule: str, record: Watermark, why: str) -> None:
         text = (
-            f"{record.topic}-{record.partition}: broker {record.broker}, leader of epoch {record.leader_epoch}, says at "
+            f"{self._tables.tp}: broker {record.broker}, leader of epoch {record.leader_epoch}, says at "
             f"{record.t:.3f} s that its high watermark is {record.high_watermark}; {why}"
         )
-        self._found.add("watermark-fell", Example, text, record.t, record.topic, record.partition)
+        self._found.add(rule, Example, text, record.t, *self._tables.tp)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-EXIT_NO_VERDICT: Final = 3
 RANDOM: Final = "row-37-random-mix"
 
 OnOption = Annotated[str, typer.Option("--on", metavar="local|compose", help="Own processes, or running containers.")]
@@ -136,6 +135,7 @@ def campaign(
     """
     from tidelog.chaos import campaign as plan
     from tidelog.chaos import scenario_file
+    from tidelog.chaos.checker.verdict import worst
 
     chosen = names or [
         name for name in scenario_file.names() if scenario_file.load(scenario_file.find(name)).row in plan.FIRST_ROWS
@@ -147,14 +147,14 @@ def campaign(
         plan.append(results, plan.Result.of(outcome))
 
     orders = [_order(name, on, column=column) for name in left]
-    worst = _play(orders, False, project, Format.TEXT, keep_result) if orders else 0
+    exit_code = _play(orders, False, project, Format.TEXT, keep_result) if orders else 0
     done = plan.of(plan.read(results), chosen, on, column)
     columns = ("ROW", "NAME", "RUNS", "SOUND", "GAP-MEDIAN", "GAP-WORST", "BESIDE-LOAD")
     print_table(columns, plan.table(chosen, done))
     broken = [result for result in done if result.exit_code]
     for result in broken:
         note(f"{result.name}: {result.said} ({result.directory})")
-    raise typer.Exit(max([worst, *(result.exit_code for result in broken)]))
+    raise typer.Exit(worst([exit_code, *(result.exit_code for result in broken)]))
 
 
 @app.command()
@@ -164,6 +164,7 @@ def check(directory: RunArgument, output: FormatOption = Format.TEXT) -> None:
 
     Example: tidelog chaos check data/chaos/row-01-kill-leader-1
     """
+    from tidelog.chaos.checker.verdict import EXIT_NO_VERDICT
     from tidelog.chaos.checking import CannotCheck, save_verdict
     from tidelog.chaos.history import HistoryDamaged
     from tidelog.chaos.report.page import write_report
@@ -198,6 +199,7 @@ def report(
 
     Example: tidelog chaos report data/chaos/row-01-kill-leader-1 --steps
     """
+    from tidelog.chaos.checker.verdict import EXIT_NO_VERDICT
     from tidelog.chaos.checking import CannotCheck
     from tidelog.chaos.history import HistoryDamaged
     from tidelog.chaos.report.page import write_report
@@ -268,6 +270,7 @@ def _play(
     on_outcome: "Callable[[Outcome], None]" = lambda outcome: None,
 ) -> int:
     """The worst of their exit codes. `on_outcome` gets each as it comes."""
+    from tidelog.chaos.checker.verdict import EXIT_NO_VERDICT, worst
     from tidelog.chaos.faults.base import ends_as_interrupt
     from tidelog.chaos.launch import launch
     from tidelog.chaos.metrics import ChaosMetrics
@@ -275,7 +278,7 @@ def _play(
     from tidelog.cluster.api import ClusterError
     from tidelog.runtime.clock import SystemClock
 
-    clock, metrics, worst = SystemClock(), ChaosMetrics(), 0
+    clock, metrics, exit_codes = SystemClock(), ChaosMetrics(), []
     try:
         with (
             ends_as_interrupt(),
@@ -287,10 +290,10 @@ def _play(
                     outcome = launch(each, clusters, clock, screen, metrics)
                 on_outcome(outcome)
                 _report(outcome, each, output)
-                worst = max(worst, outcome.exit_code)
-    except ClusterError as error:
+                exit_codes.append(outcome.exit_code)
+    except (ClusterError, OSError) as error:
         raise CommandError(f"no verdict: {error}", EXIT_NO_VERDICT) from None
-    return worst
+    return worst(exit_codes)
 
 
 def _clusters(order: "Order", keep: bool, project: str) -> "Clusters":

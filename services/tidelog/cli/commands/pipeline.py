@@ -113,6 +113,7 @@ def audit(
     with as_bad_input():
         run = run_of(_given(given))
     module = _jobs("audit.runs")
+    from tidelog.chaos.checker.verdict import EXIT_NO_VERDICT
     from tidelog.chaos.checking import CannotCheck
     from tidelog.chaos.history import HistoryDamaged
     from tidelog.cli import pipeline_audit
@@ -124,7 +125,7 @@ def audit(
         with spark_of(run, "tidelog-audit", module.SETTINGS) as spark:
             judged = module.judge_runs(spark, runs, steps)
     except (CannotCheck, HistoryDamaged) as error:
-        raise CommandError(str(error), pipeline_audit.EXIT_NO_VERDICT) from None
+        raise CommandError(str(error), EXIT_NO_VERDICT) from None
     except JobError as error:
         raise CommandError(str(error)) from None
     if output_format is Format.JSON:

@@ -11,7 +11,7 @@ IDEMPOTENT = Promise(idempotent=True)
 
 
 def test_a_history_without_a_fault_is_sound_and_every_rule_about_contents_was_judged() -> None:
-    verdict = Story().log("a", "b", "c").poll(*rows("a", "b", "c")).end(rows("a", "b", "c")).check()
+    verdict = Story().log("a", "b", "c").watermark(3).poll(*rows("a", "b", "c")).end(rows("a", "b", "c")).check()
     assert found(verdict) == {} and verdict.sound and verdict.kept and verdict.exit_code == 0 and verdict.notes == ()
     assert set(verdict.anomalies) >= {
         *("inconsistent-offsets", "duplicate", "G1a", "never-sent", "lost-write", "unseen", "lost-acked"),
@@ -129,7 +129,7 @@ def test_lost_jepsens_own_case_the_overwritten_one_of_two_values_at_an_offset_is
     assert found(story.check()) == {"inconsistent-offsets": 1, "lost-write": 1}
 
 
-def test_lost_jepsens_own_case_an_operation_in_doubt_is_checkable_once_something_of_it_was_read() -> None:
+def test_lost_jepsens_own_case_of_an_operation_in_doubt() -> None:
     def story() -> Story:
         made = Story().sent("a", 0, "info", op=1).sent("x", 1, "info", process="q", op=1)
         return made.sent("b", 2).sent("y", 3).poll((2, "b"))
@@ -156,7 +156,7 @@ def test_lost_what_is_below_the_log_start_was_taken_by_retention() -> None:
 
 def test_lost_where_nothing_expires_a_log_start_that_rises_excuses_nothing() -> None:
     story = Story().log("a", "b").poll((1, "b")).watermark(2, log_start=1)
-    assert found(story.end([(1, "b")]).check()) == {"lost-write": 1, "unseen": 1, "lost-acked": 1}
+    assert found(story.end([(1, "b")]).check()) == {"lost-write": 1, "unseen": 1, "lost-acked": 1, "hole": 1}
 
 
 def test_lost_a_failed_send_is_not_missed() -> None:
@@ -229,6 +229,40 @@ def test_x1_final_readers_may_not_see_other_values_or_offsets() -> None:
     assert both(rows("a", "b"), [(0, "a"), (2, "b")])["final-differs"] == 1
 
 
+@pytest.mark.parametrize(
+    "log, holes", [([(0, "a"), (2, "c")], 1), ([(1, "b"), (2, "c")], 1), (rows("a", "b", "c"), 0), ((), 0)]
+)
+def test_the_final_read_finds_every_offset(log: list[tuple[int, str]], holes: int) -> None:
+    story = Story().sent("a", None, "info").sent("b", None, "info").sent("c", None, "info")
+    verdict = story.end(log).check()
+    assert found(verdict) == ({"hole": holes} if holes else {}) and verdict.sound is not holes
+    if log and log[0][0]:
+        assert found(story.check(Promise(records_expire=True))) == {}, "retention took it"
+
+
+@pytest.mark.parametrize(
+    "log, torn",
+    [
+        (rows("a", "b", "c", "d"), False),
+        (rows("a", "d"), False),
+        (rows("a", "b", "d"), True),
+        (rows("a", "c", "d"), True),
+        (rows("a", "c", "b", "d"), True),
+        (rows("a", "b", "d", "c"), True),
+    ],
+)
+def test_a_batch_in_doubt_is_in_the_log_as_a_whole(log: list[tuple[int, str]], torn: bool) -> None:
+    """Records b and c were one batch."""
+    story = Story().sent("a", 0).sent("b", None, "info", batch=1).sent("c", None, "info", batch=1)
+    story.sent("d", None, "info", process="q", batch=1)
+    verdict = story.end(log).check()
+    assert found(verdict).get("torn-batch", 0) == torn and (verdict.exit_code == 1) is torn
+    if torn and len(log) == 3:
+        assert verdict.anomalies["torn-batch"].examples[0].text == (
+            "chaos-0: of a batch of 2 records, the first of them 'b' (sent by p at 0.030 s), 1 are in the log, at 1"
+        )
+
+
 def test_x1_a_reader_that_was_thrown_away_counts_as_far_as_it_came() -> None:
     def reader(*its: tuple[int, str]) -> Story:
         story = Story().log("a", "b").phase("final").poll(*its, process="f1", final=True).crash("f1")
@@ -242,7 +276,7 @@ def test_x1_a_reader_that_was_thrown_away_counts_as_far_as_it_came() -> None:
 
 @pytest.mark.parametrize("readers, notes", [(2, 0), (1, 1)])
 def test_x1_wants_two_readers(readers: int, notes: int) -> None:
-    verdict = Story().log("a").end(rows("a"), readers=readers).check()
+    verdict = Story().log("a").watermark(1).end(rows("a"), readers=readers).check()
     assert len(verdict.notes) == notes and verdict.sound
 
 
@@ -251,6 +285,7 @@ def test_x1_final_readers_that_find_nothing_have_read_all_the_same() -> None:
     story = Story().log("a", "b").poll(*rows("a", "b")).phase("final")
     for reader in ("final-1", "final-2"):
         story.owns(0, process=reader, final=True)
+    story.watermark(2)
     verdict = story.phase("end").check()
     assert found(verdict) == {"lost-acked": 2} and not verdict.kept and verdict.notes == ()
 
@@ -285,6 +320,26 @@ def test_x3_what_nothing_promises_away_is_bad_even_of_one_copy() -> None:
     assert found(verdict) == {"allowed-loss": 1} and not verdict.sound and not verdict.kept
 
 
+@pytest.mark.parametrize("isr, excused", [(None, False), (2, False), (1, True)])
+def test_a_value_that_others_had_may_not_be_lost(isr: int | None, excused: bool) -> None:
+    """A leader that is not alone in the ISR told of a high watermark behind it."""
+    story = Story().sent("a", 0, epoch=4, isr=3).sent("b", 1, acks="1", epoch=4).watermark(2, epoch=4, isr=isr)
+    story.sent("c", 1, epoch=5, isr=3).end([(0, "a"), (1, "c")])
+    verdict = story.check(Promise(lost="one-copy"))
+    assert verdict.sound is excused
+    assert found(verdict) == (
+        {"allowed-loss": 1} if excused else {"inconsistent-offsets": 1, "lost-write": 1, "unseen": 1, "lost-acked": 1}
+    )
+
+
+def test_a_watermark_below_a_value_says_nothing_of_it() -> None:
+    story = (
+        Story().sent("a", 0, epoch=4, isr=3).sent("b", 1, acks="1", epoch=4).watermark(1, epoch=4).watermark(2, epoch=5)
+    )
+    verdict = story.sent("c", 1, epoch=5, isr=3).end([(0, "a"), (1, "c")]).check(Promise(lost="one-copy"))
+    assert found(verdict) == {"allowed-loss": 1} and verdict.sound
+
+
 @pytest.mark.parametrize(
     "story",
     [one_copy("all", isr=2), one_copy(epoch_after=4), one_copy(read=True)],
@@ -298,11 +353,28 @@ def test_x3_any_other_loss_of_it_is_none_that_is_allowed(story: Story) -> None:
 @pytest.mark.parametrize("where", [1, 3], ids=["elsewhere", "there"])
 def test_x3_what_one_replica_acknowledged_is_in_its_place_only_if_a_reader_found_it_there(where: int) -> None:
     """Its first attempt is in the log; the acknowledgement was of a later one, which is gone with its leader."""
-    story = Story().sent("a", 0, epoch=4).sent("b", 3, acks="1", epoch=4).poll((0, "a"), (where, "b"))
-    left = [(0, "a"), (1, "b"), (3, "c")]
+    story = Story().sent("a", 0, epoch=4).sent("x", 2, process="q", epoch=4).sent("b", 3, acks="1", epoch=4)
+    story.poll((0, "a"), (where, "b"))
+    left = [(0, "a"), (1, "b"), (2, "x"), (3, "c")]
     verdict = story.sent("c", 3, epoch=5, isr=3).end(left).check(Promise(lost="one-copy"))
     assert ("inconsistent-offsets" in found(verdict)) is (where == 3)
     assert verdict.sound is (where == 1)
+
+
+@pytest.mark.parametrize("where", [1, 3, 5])
+@pytest.mark.parametrize("attempts", [None, 1, 2])
+def test_what_one_replica_acknowledged_is_where_it_said(where: int, attempts: int | None) -> None:
+    log = [(n, f"x{n}") for n in range(6) if n != where]
+    story = Story()
+    for n, value in log:
+        story.sent(value, n, process="q", epoch=4 if n < 3 else 5)
+    story.sent("b", 3, acks="1", epoch=4, attempts=attempts)
+    verdict = story.end(sorted([*log, (where, "b")])).check(Promise(lost="one-copy"))
+    bad = where == 5 or (where == 1 and attempts == 1)
+    assert found(verdict).get("wrong-offset", 0) == bad
+    if bad:
+        text = f"was acknowledged at offset 3, and is at offset {where}"
+        assert text in verdict.anomalies["wrong-offset"].examples[0].text and not verdict.sound
 
 
 def test_x3_a_record_that_was_read_somewhere_is_lost_when_no_place_has_it_any_more() -> None:

@@ -55,6 +55,66 @@ def test_x5_an_owner_that_is_told_again_is_one() -> None:
     assert found(group().owns(0, 1, group="g", term=(1, 1)).check()) == {}
 
 
+@pytest.mark.parametrize(
+    "process, term, bad",
+    [("c", (1, 1), False), ("d", (1, 2), False), ("c", (1, 2), True), ("c", (1, 3), True), ("c", (2, 1), True)],
+)
+def test_a_commit_is_that_of_the_owner(process: str, term: tuple[int, int], bad: bool) -> None:
+    """Member `d` got the partition in generation 2, which `c` may not know yet."""
+    story = group().processed(0, 4).owns(0, group="g", term=(1, 2), process="d")
+    verdict = story.committed(5, process=process, term=term).check()
+    assert found(verdict) == ({"group-two-owners": 1} if bad else {}) and verdict.sound is not bad
+    if term == (1, 3):
+        assert verdict.anomalies["group-two-owners"].examples[0].text == (
+            "group g, chaos-0: c committed offset 5 in generation 3, in which d has it, at 0.240 s"
+        )
+
+
+def test_a_commit_where_no_member_was_given_anything_is_one() -> None:
+    assert found(Story().log(*LOG).processed(0, 4).committed(5).check()) == {}
+
+
+def test_a_member_has_processed_no_more_than_it_has_read() -> None:
+    """Its report of its work reaches from the first record of a poll to the last."""
+    story = (
+        group().poll((0, "a"), (1, "b"), group="g").poll((2, "c"), (5, "f"), group="g").processed(0, 1).processed(2, 5)
+    )
+    story.poll(*rows(*LOG)[6:], group="g").processed(6, 9)
+    verdict = ended(story).check()
+    assert found(verdict) == {"int-poll-skip": 1, "group-skipped": 2} and not verdict.sound
+    assert "never processed 'd' (sent by p at 0.070 s), offset 3" in verdict.anomalies["group-skipped"].examples[0].text
+
+
+def test_a_value_in_doubt_is_processed_too() -> None:
+    story = Story().sent("a", 0).sent("b", None, "info").sent("c", 2).owns(0, group="g", term=(1, 1))
+    story.processed(0, 0).processed(2, 2)
+    assert found(story.end(rows("a", "b", "c")).check()) == {"group-skipped": 1}
+    gone = Story().sent("a", 0).sent("b", None, "info").sent("c", 1).owns(0, group="g", term=(1, 1)).processed(0, 1)
+    assert found(gone.end(rows("a", "c")).check()) == {}
+
+
+@pytest.mark.parametrize(
+    "stored, text",
+    [
+        (10, ""),
+        (9, "group g, chaos-0: offset 9 is committed, and 9 was processed, at 0.260 s"),
+        (5, "group g, chaos-0: offset 5 is committed, and 9 was processed, at 0.260 s"),
+        (4, "group g, chaos-0: offset 4 is committed, and 5 was acknowledged, at 0.260 s"),
+        (0, "group g, chaos-0: offset 0 is committed, and 5 was acknowledged, at 0.260 s"),
+    ],
+)
+def test_what_was_processed_is_committed_at_last(stored: int, text: str) -> None:
+    story = group().processed(0, 4).committed(5).processed(5, 9).committed(10, outcome="info").stored(stored)
+    verdict = ended(story).check()
+    assert found(verdict) == ({"group-commit-lost": 1} if text else {}) and verdict.sound is not bool(text)
+    assert [each.text for each in verdict.anomalies["group-commit-lost"].examples] == ([text] if text else [])
+
+
+def test_a_group_whose_commits_are_all_refused() -> None:
+    story = group().processed(0, 4).committed(5, outcome="fail").processed(5, 9).committed(10, outcome="fail").stored(0)
+    assert found(ended(story).check()) == {"group-commit-lost": 1}
+
+
 def test_x5_a_commit_that_falls_within_a_generation() -> None:
     verdict = group().processed(0, 4).committed(5).committed(4).check()
     assert found(verdict) == {"group-commit-fell": 1} and not verdict.sound
@@ -114,9 +174,7 @@ def test_x5_every_partition_of_its_topics_is_a_groups() -> None:
     assert found(story.end(rows(*LOG), rows("x", "y")).check()) == {"group-unprocessed": 2}
 
 
-def test_x5_what_is_not_in_the_log_or_not_acknowledged_need_not_be_processed() -> None:
-    story = Story().log("a", "b").sent("c", None, "info").poll((2, "c")).owns(0, group="g", term=(1, 1)).processed(0, 1)
-    assert found(story.end(rows("a", "b", "c")).check()) == {}
+def test_x5_what_is_not_in_the_log_need_not_be_processed() -> None:
     story = Story().log("a", "b", "c").owns(0, group="g", term=(1, 1)).processed(0, 1)
     assert found(story.end(rows("a", "b")).check()) == {"unseen": 1, "lost-acked": 1}
 

@@ -182,3 +182,59 @@ def test_nonmonotonic_send_is_tolerated_where_all_may_be_lost() -> None:
     assert found(story.check(promise))["nonmonotonic-send"] == 1
     assert not story.check(promise).anomalies["nonmonotonic-send"].bad
     assert story.check(IDEMPOTENT).anomalies["nonmonotonic-send"].bad
+
+
+THREE = rows("a", "b", "c")
+
+
+@pytest.mark.parametrize("first, bad", [(0, False), (1, True)])
+def test_consumer_unread_it_begins_at_the_log_start(first: int, bad: bool) -> None:
+    verdict = Story().log("a", "b", "c").poll(*THREE, process="other").owns(0).poll(*THREE[first:]).check()
+    assert found(verdict) == ({"consumer-unread": 1} if bad else {}) and verdict.sound is not bad
+    if bad:
+        assert verdict.anomalies["consumer-unread"].examples[0].text == (
+            "chaos-0: c began to read at offset 1, and the log at offset 0"
+        )
+
+
+def test_consumer_unread_what_retention_took_is_not_missed() -> None:
+    story = Story().log("a", "b", "c").watermark(3, log_start=1).owns(0).poll(*THREE[1:])
+    assert found(story.check(Promise(records_expire=True))) == {}
+
+
+@pytest.mark.parametrize("read", [0, 2, 3])
+def test_consumer_unread_it_comes_to_what_was_acknowledged(read: int) -> None:
+    story = Story().log("a", "b", "c").owns(0)
+    if read:
+        story.poll(*THREE[:read])
+    assert found(story.check()) == {}, "it may still come to the rest"
+    verdict = story.end(THREE).check()
+    assert found(verdict) == ({} if read == 3 else {"consumer-unread": 1})
+    if read != 3:
+        assert f"c had read up to offset {read - 1} at the end, and offset 2 was acknowledged" in (
+            verdict.anomalies["consumer-unread"].examples[0].text
+        )
+
+
+def test_consumer_unread_what_is_in_doubt_may_have_come_late() -> None:
+    story = Story().log("a", "b").sent("c", None, "info").owns(0).poll(*THREE[:2])
+    assert found(story.end(THREE).check()) == {}
+
+
+def test_consumer_unread_a_life_that_ended_owes_nothing_more() -> None:
+    story = (
+        Story()
+        .log("a", "b", "c")
+        .owns(0)
+        .poll(*THREE[:1])
+        .crash("c")
+        .owns(0, process="c.2")
+        .poll(*THREE, process="c.2")
+    )
+    assert found(story.end(THREE).check()) == {}
+
+
+@pytest.mark.parametrize("group, final", [("g", False), (None, True)])
+def test_consumer_unread_is_about_consumers_without_a_group(group: str | None, final: bool) -> None:
+    story = Story().log("a", "b", "c").owns(0, group=group, final=final).poll(*THREE[1:2], group=group)
+    assert "consumer-unread" not in found(story.end(THREE).check())

@@ -21,6 +21,21 @@ def test_x4_a_watermark_that_falls_within_an_epoch() -> None:
     )
 
 
+def test_a_watermark_behind_the_end_of_the_log() -> None:
+    verdict = Story().watermark(5, log_end=4).check()
+    assert found(verdict) == {"watermark-ahead": 1} and not verdict.sound
+    assert "says at 0.010 s that its high watermark is 5; its log ends at 4" in (
+        verdict.anomalies["watermark-ahead"].examples[0].text
+    )
+    assert found(Story().watermark(5, log_end=5).check()) == {}
+
+
+def test_without_a_report_no_watermark_is_judged() -> None:
+    verdict = Story().log("a").end(rows("a")).check()
+    assert "watermark-fell" not in verdict.anomalies
+    assert "no leader told its high watermark: that it never falls is not judged" in verdict.notes
+
+
 def test_x4_a_watermark_that_stays_or_grows_is_well() -> None:
     assert found(Story().watermark(4).watermark(4).watermark(5).check()) == {}
 

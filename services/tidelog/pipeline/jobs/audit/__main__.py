@@ -6,11 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog.chaos.checker.verdict import Verdict
+from tidelog.chaos.checker.verdict import EXIT_NO_VERDICT, Verdict, worst
 from tidelog.errors import TidelogError
 
 EXIT_BAD_INPUT = 2
-EXIT_NO_VERDICT = 3
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,13 +33,13 @@ def main(arguments: Sequence[str]) -> int:
     except TidelogError as error:
         sys.stderr.write(f"audit: {error}\n")
         return EXIT_NO_VERDICT
-    worst = 0
+    exit_codes = []
     for each in judged:
         told = each.verdict.to_json() if isinstance(each.verdict, Verdict) else None
         why = None if told is not None else str(each.verdict)
         sys.stdout.write(json.dumps({"directory": str(each.directory), "verdict": told, "why": why}) + "\n")
-        worst = max(worst, each.verdict.exit_code if isinstance(each.verdict, Verdict) else EXIT_NO_VERDICT)
-    return worst
+        exit_codes.append(each.verdict.exit_code if isinstance(each.verdict, Verdict) else EXIT_NO_VERDICT)
+    return worst(exit_codes)
 
 
 def _say(what: str, rows: int) -> None:

@@ -90,7 +90,7 @@ def _judged(of: RunDirectory, found: Parts, kept: Mapping[TopicPartition, Sequen
         return Judged(of.directory, HistoryDamaged(of.directory / HISTORY, *found.impossible))
     replicas = of.replicas and [_with_segments(each, kept) for each in of.replicas]
     judged = verdict(found.parts, of.whole, of.promise, replicas, HISTORY)
-    return Judged(of.directory, beyond_rules(of.directory, of.file, of.scenario, judged))
+    return Judged(of.directory, beyond_rules(of.directory, of.file, of.scenario, replicas, judged))
 
 
 def _with_segments(noted: PartitionReplicas, kept: Mapping[TopicPartition, Sequence[ReplicaLog]]) -> PartitionReplicas:
