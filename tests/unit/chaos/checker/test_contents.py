@@ -450,6 +450,11 @@ def test_a_history_cut_off_in_the_middle_is_checked_up_to_there_and_says_so() ->
     assert sound.sound and not sound.complete and sound.exit_code == 3
 
 
+def test_an_end_with_records_behind_it_is_none() -> None:
+    verdict = Story().sent("a", 0).end(rows("a")).sent("b", 1).check()
+    assert verdict.sound and not verdict.complete and verdict.exit_code == 3
+
+
 def test_the_worst_lag_is_from_when_an_offset_stopped_being_the_tail_to_when_a_poll_that_ends_there_began() -> None:
     story = Story().at(1.0).sent("a", 0).at(2.0).sent("b", 1)
     assert story.at(5.0).poll((0, "a"), began=4.5).check().stats["worst_lag_s"] == pytest.approx(4.5 - 2.01)
