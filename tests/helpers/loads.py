@@ -13,13 +13,14 @@ from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.final_read import read_everything
-from tidelog.chaos.history import HistoryReader
+from tidelog.chaos.history import HistoryReader, Send
 from tidelog.chaos.sources import Checked
 from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
 from tidelog.chaos.workload import ProducerTries
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.ids import TopicPartition
+from tidelog.ports.clock import Clock
 from tidelog.runtime.clock import SystemClock
 
 PREFIX: Final = "v-"
@@ -49,7 +50,11 @@ class Found:
 
 
 class OwnRecords(Chronicle):
-    """Records that a test writes beside the load are left out."""
+    """Records that a test writes beside the load have their places in the log, and are not counted."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        super().__init__(path, clock)
+        self._others: set[str] = set()
 
     def read_by(
         self,
@@ -59,8 +64,23 @@ class OwnRecords(Chronicle):
         group: str | None,
         final: bool = False,
     ) -> None:
-        own = {tp: [row for row in rows if row[1].startswith(PREFIX)] for tp, rows in by_partition.items()}
-        super().read_by(process, began, {tp: rows for tp, rows in own.items() if rows}, group, final)
+        others = {
+            (tp, offset) for tp, rows in by_partition.items() for offset, name in rows if not name.startswith(PREFIX)
+        }
+        named = {
+            tp: [(offset, self._other(tp, offset) if (tp, offset) in others else name) for offset, name in rows]
+            for tp, rows in by_partition.items()
+        }
+        super().read_by(process, began, named, group, final)
+        self.read -= len(others)
+
+    def _other(self, tp: TopicPartition, offset: int) -> str:
+        name = f"other-{tp.partition}-{offset}"
+        if name not in self._others:
+            self._others.add(name)
+            self._ids += 1
+            self.append(Send(self.now(), self._ids, "other", *tp, name, "0"))
+        return name
 
 
 class Load:
