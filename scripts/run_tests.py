@@ -26,7 +26,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 KEPT: Final = ROOT / "build" / "gate"
-PYTEST: Final = (sys.executable, "-m", "pytest", "-q", "--tb=short", "-rfEs", "--no-header")
+PYTEST: Final = (sys.executable, "-m", "pytest", "-q", "--tb=short", "-rfE", "--no-header")
 SEEDS: Final = 25
 FREE_BYTES: Final = 2 << 30
 SLOWEST: Final = 10
