@@ -152,7 +152,7 @@ LOGS: Final = (
 
 
 def _upkeep(title: str, counter: str, what: str, *proofs: Proof, unit: str = "short") -> Panel:
-    """What each broker does in a second to keep its logs."""
+    """The work of each broker in a second on the upkeep of its logs."""
     return Panel(title, {f"sum by (instance) (rate({counter}{RATE}))": "{{instance}}"}, what, proofs, unit=unit)
 
 

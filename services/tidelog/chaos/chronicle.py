@@ -107,7 +107,8 @@ class Chronicle:
         by_partition: dict[TopicPartition, list[tuple[int, str]]] = {}
         for record in records:
             found = by_partition.setdefault(TopicPartition(record.topic, record.partition), [])
-            found.append((record.offset, name_of(record.key, record.value, record.headers, record.timestamp_ms)))
+            timestamp_ms = None if record.timestamp_type else record.timestamp_ms
+            found.append((record.offset, name_of(record.key, record.value, record.headers, timestamp_ms)))
         self.read_by(process, began, by_partition, group, final)
 
     def read_by(

@@ -110,9 +110,11 @@ def write_parquet(history: Path, path: Path) -> Whole:
 
 
 def read_whole(path: Path) -> Whole | None:
-    """None: the file is one of an older release. OSError, pa.ArrowInvalid."""
-    told = pq.read_metadata(path).metadata or {}
-    return Whole(**json.loads(told[_WHOLE])) if _WHOLE in told else None
+    """None: the file is damaged, or one of another release. OSError."""
+    try:
+        return Whole(**json.loads(pq.read_metadata(path).metadata[_WHOLE]))
+    except (pa.ArrowInvalid, TypeError, KeyError):
+        return None
 
 
 def _table(lines: Sequence[Line]) -> Any:

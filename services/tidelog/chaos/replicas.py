@@ -20,7 +20,7 @@ DIGEST_BYTES = 16
 
 
 async def read_replicas(cluster: Cluster, admin: Admin, topic: str) -> list[PartitionReplicas]:
-    """Of every partition, in order; a replica whose folder is gone holds nothing. ClusterError for a compacted topic.
+    """Reads every partition, in order; a replica whose folder is gone holds nothing. ClusterError for a compacted topic.
 
     The high watermark is asked for first: a replica that is in sync then has everything below it in its files.
     """

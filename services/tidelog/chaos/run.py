@@ -63,9 +63,9 @@ class NoVerdict(Exception):
 class Unkept(Exception):
     """Everything was healed, and the cluster does not do what it promises then. That shows in no history."""
 
-    def __init__(self, promise: str, measured: str, within_s: float) -> None:
+    def __init__(self, promise: str, measured: str, limit: str) -> None:
         super().__init__(f"{promise}: {measured}")
-        self.kept = Kept(promise, False, measured, f"within {within_s:g} s")
+        self.kept = Kept(promise, False, measured, limit)
 
 
 class Watcher(Protocol):
@@ -175,7 +175,7 @@ class Run:
             raise background.failure
 
     async def _phases(self, servers: str, player: FaultPlayer, load: Load) -> None:
-        admin, chronicle = player.bed.admin, player.chronicle
+        chronicle = player.chronicle
         self._enter(chronicle, "load")
         load.start()
         await self._at_work(chronicle, load)
@@ -183,6 +183,16 @@ class Run:
         await player.play(moments, self.file.duration_s, ends_with_load=self.scenario.ends_with_load)
         self._enter(chronicle, "heal")
         await player.heal_all()
+        try:
+            await self._after_the_faults(servers, player, load)
+        except CannotRead as error:
+            raise Unkept("every partition can be read to its end", str(error), f"within {READ_WITHIN_S:g} s") from error
+        except (TidelogError, TransportError) as error:
+            raise Unkept("the cluster answers after the faults", str(error), "every request") from error
+
+    async def _after_the_faults(self, servers: str, player: FaultPlayer, load: Load) -> None:
+        """Reads everything once more; an error here is the cluster's fault. Unkept, CannotRead, TidelogError, TransportError."""
+        admin, chronicle = player.bed.admin, player.chronicle
         await self._whole(admin)
         if any(kind_of(target) == ZOOKEEPER for fault in player.played for target in fault.targets):
             await ensemble_serves(self.cluster, self.clock, self.watcher.say)
@@ -197,10 +207,7 @@ class Run:
             self.watcher.say(f"{each} has not come to the end after {within_s:g} s")
         await self._commits(admin, chronicle, ends, within_s)
         await load.stop()
-        try:
-            await read_everything(servers, ends, chronicle, READ_WITHIN_S)
-        except CannotRead as error:
-            raise Unkept("every partition can be read to its end", str(error), READ_WITHIN_S) from error
+        await read_everything(servers, ends, chronicle, READ_WITHIN_S)
         if self.scenario.workload.consumers.spark:
             self.watcher.phase("spark")
             await read_with_spark(servers, self.topic, self.scenario.topic.partitions, chronicle, self.directory)
@@ -214,7 +221,8 @@ class Run:
             try:
                 await admin.wait_until_led(topic, in_sync=True, timeout_s=WHOLE_WITHIN_S)
             except (TidelogError, TransportError) as error:
-                raise Unkept("every partition has a leader and a full ISR", str(error), WHOLE_WITHIN_S) from error
+                limit = f"within {WHOLE_WITHIN_S:g} s"
+                raise Unkept("every partition has a leader and a full ISR", str(error), limit) from error
         self.watcher.say("every partition has a leader, and every ISR is full")
 
     def _protocol(self, servers: str, chronicle: Chronicle) -> ProtocolLog:

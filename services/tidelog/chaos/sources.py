@@ -177,22 +177,26 @@ def numbered(n: int, key: bytes | None, value: bytes, turn: int | None = None) -
 
 
 def checked(name: str, size: int, key: bytes | None, headers: Sequence[Header], timestamp_ms: int) -> bytes:
-    """A value of `size` bytes, or as many as it needs."""
-    size = max(size, len(name) + 1 + CHECK.size)
-    head = f"{name} ".encode()
-    check = CHECK.pack(digest(key, head + CHECK.pack(size) + SEQUENCE.pack(timestamp_ms), headers))
-    return (head + check).ljust(size, PADDING)
+    """A value of `size` bytes, or as many as it needs: the name, the time, a checksum, and padding."""
+    size = max(size, len(name) + 1 + SEQUENCE.size + CHECK.size)
+    head = f"{name} ".encode() + SEQUENCE.pack(timestamp_ms)
+    return (head + CHECK.pack(digest(key, head + CHECK.pack(size), headers))).ljust(size, PADDING)
 
 
-def name_of(key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp_ms: int) -> str:
-    """The name of a record that was read; whatever no load has sent gets a name that no load gives."""
+def name_of(key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp_ms: int | None) -> str:
+    """The name of a record that was read; whatever no load has sent gets a name that no load gives. `timestamp_ms` None: the
+    broker has set it (message.timestamp.type=LogAppendTime)."""
     numbers = [found for name, found in headers if name == SEQUENCE_HEADER]
     if len(numbers) == 1 and numbers[0] is not None and len(numbers[0]) == SEQUENCE.size:
         (number,) = SEQUENCE.unpack(numbers[0])
         return f"{number}:{digest(key, value, headers):016x}"
-    text = (value or b"").partition(b" ")[0][:NAME_MAX].decode("ascii", "backslashreplace")
-    whole = value is not None and value == checked(text, len(value), key, headers, timestamp_ms)
-    return text if whole else f"?{text}:{digest(key, value, headers):016x}"
+    head, _, rest = (value or b"").partition(b" ")
+    text = head[:NAME_MAX].decode("ascii", "backslashreplace")
+    if value is not None and len(rest) >= SEQUENCE.size:
+        (sent_ms,) = SEQUENCE.unpack_from(rest)
+        if timestamp_ms in (None, sent_ms) and value == checked(text, len(value), key, headers, sent_ms):
+            return text
+    return f"?{text}:{digest(key, value, headers):016x}"
 
 
 def digest(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:

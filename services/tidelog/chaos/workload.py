@@ -59,7 +59,7 @@ class Load:
         self.processed: dict[TopicPartition, int] = {}
         """By the group: the offset behind the last record that is done."""
         self._read: dict[str, dict[TopicPartition, int]] = {}
-        """By each consumer without a group, in its present life: the offset behind the last record that was read."""
+        """Consumer without a group to the offsets behind the last records that it has read in its present life."""
 
     def start(self) -> None:
         plan = self._plan

@@ -127,8 +127,17 @@ def test_what_is_known_of_the_whole_history_is_beside_its_rows(tmp_path: Path, l
     assert whole == read_whole(tmp_path / "h.parquet") == Whole(len(records), 1, 1.0, ended)
 
 
-def test_a_file_of_an_older_release_says_nothing_of_the_whole(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"t": [0.0]}), tmp_path / "h.parquet")
+def test_a_file_of_another_release_says_nothing_of_the_whole(tmp_path: Path) -> None:
+    table = pa.table({"t": [0.0]})
+    for metadata in ({}, {"other": "1"}, {"tidelog.history": '{"lines": 1, "later": 2}'}):
+        pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "h.parquet")
+        assert read_whole(tmp_path / "h.parquet") is None
+
+
+@pytest.mark.parametrize("left", [0, 3, 100])
+def test_a_damaged_file_says_nothing_of_the_whole(tmp_path: Path, left: int) -> None:
+    write_parquet(written(tmp_path, *(record for record, _, _ in ROWS)), tmp_path / "h.parquet")
+    (tmp_path / "h.parquet").write_bytes((tmp_path / "h.parquet").read_bytes()[:left])
     assert read_whole(tmp_path / "h.parquet") is None
 
 

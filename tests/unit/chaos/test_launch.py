@@ -90,7 +90,7 @@ def test_what_a_failed_harness_has_written_is_judged(tmp_path: Path, monkeypatch
 
 
 def test_a_cluster_that_does_not_recover_has_broken_its_promise(tmp_path: Path, monkeypatch) -> None:
-    unkept = Unkept("every partition has a leader and a full ISR", "chaos-0: leader -1", 60)
+    unkept = Unkept("every partition has a leader and a full ISR", "chaos-0: leader -1", "within 60 s")
     outcome = launched(tmp_path, monkeypatch, Story().phase("load").log("a"), unkept)
     assert outcome.exit_code == 1 and outcome.verdict is not None and unkept.kept in outcome.verdict.promises
     assert judge(tmp_path).exit_code == 1, "it is in the files"

@@ -96,7 +96,7 @@ def test_a_run_that_came_to_no_end_is_broken_all_the_same_if_what_there_is_of_it
 
 
 def test_a_cluster_that_does_not_recover_broke_its_promise(tmp_path: Path) -> None:
-    unkept = Unkept("every partition can be read to its end", "no reader has", 60).kept
+    unkept = Unkept("every partition can be read to its end", "no reader has", "within 60 s").kept
     verdict = judge(run(tmp_path, Story().phase("load").log("a").poll((0, "a")).phase("heal"), unkept=[unkept]))
     assert (verdict.sound, verdict.complete, verdict.exit_code) == (True, False, 1)
     assert [each for each in verdict.promises if not each.kept] == [unkept]

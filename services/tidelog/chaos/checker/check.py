@@ -37,9 +37,8 @@ class Whole:
         for record in records:
             self.lines += 1
             self.last_t = record.t
-            of = type(record)
-            self.polls += of is Polled
-            self.ended = of is Phase and record.phase == "end"  # type: ignore[union-attr]
+            self.polls += isinstance(record, Polled)
+            self.ended = isinstance(record, Phase) and record.phase == "end"
             yield record
 
 
@@ -83,12 +82,12 @@ def verdict(
 ) -> Verdict:
     """The verdict on a history, from those on its partitions.
 
-    `replicas` None: they were not read. `history`: the file's name, where a note is to say how far it reaches."""
+    `replicas` None: they were not read. `history`: the file's name, where a note is to say how far it reaches.
+    """
     parts = sorted(parts, key=lambda part: part.tp)
     found = Findings()
-    for part in parts or [
-        PartitionChecker(_NO_PARTITION, promise).part(ended=whole.ended)
-    ]:  # what was judged of nothing was judged too
+    of_nothing = PartitionChecker(_NO_PARTITION, promise).part(ended=whole.ended)
+    for part in (of_nothing, *parts):  # a history without a partition was judged by the same rules
         found.take(part.found)
     final_read = any(part.final_readers for part in parts)
     if whole.ended and (final_read or not any(part.values for part in parts)):

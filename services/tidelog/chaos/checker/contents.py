@@ -125,7 +125,7 @@ def check_unseen(tables: Tables, order: VersionOrder, found: Findings) -> None:
 
 
 def in_the_end(tables: Tables) -> bytearray:
-    """By value, whether the final read has it: that of the reader which came furthest."""
+    """Values that the final read has: that of the reader which came furthest."""
     present = bytearray(len(tables.values))
     for v in max(tables.final.values(), key=lambda read: len(read.values)).values if tables.final else ():
         present[v] = True

@@ -34,7 +34,7 @@ class Findings:
             found.examples.append(example(*args, **kwargs))
 
     def take(self, other: "Findings") -> None:
-        """What was found elsewhere."""
+        """Adds the findings of another place."""
         for name, found in other._rules.items():
             mine = self._rules.setdefault(name, _Found())
             mine.count += found.count

@@ -37,7 +37,7 @@ class Jump(NamedTuple):
 
 
 class Consumer:
-    """Where a process is in the partition; `changed_at` is when it last got or lost it."""
+    """The position of a process in the partition; `changed_at` is when it last got or lost it."""
 
     __slots__ = ("alone", "changed_at", "first", "last", "last_op")
 
@@ -135,7 +135,7 @@ class Polls:
 
 
 def check_sends(tables: Tables, order: VersionOrder, found: Findings, *, idempotent: bool) -> None:
-    """By process, in the order of the attempts; a send that failed for certain, or that nobody saw, says nothing."""
+    """The sends of each process, in the order of the attempts; one that failed for certain, or was not seen, says nothing."""
     found.judged("int-send-skip", "int-nonmonotonic-send", "nonmonotonic-send", "nonmonotonic-send (unknown)")
     latest: dict[int, int] = {}
     for v, (process, rank, outcome) in enumerate(zip(tables.process, order.first, tables.outcome, strict=True)):

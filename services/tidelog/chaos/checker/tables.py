@@ -25,7 +25,7 @@ SAMPLE_S: Final = 1.0
 
 
 class FinalRead:
-    """What one reader of the final phase saw, in its order."""
+    """The records that one reader of the final phase saw, in its order."""
 
     __slots__ = ("offsets", "values")
 

@@ -1,4 +1,4 @@
-"""The order of the values of a partition, as all that is known of its log tells it (reliability 1.3).
+"""The order of the values of a partition, as all that is known of its log tells it; Jepsen calls it the version order.
 
 The log is fed by every poll, and by sends that must have committed and know their offset. Offsets may have gaps; each one
 that is occupied gets a dense rank. Where an offset has several values the one found first stands for it, so rules that must be

@@ -45,9 +45,9 @@ class Watermarks:
         self._read = Highest()
         """The end of what was polled."""
         self._reported: dict[int, Highest] = {}
-        """By leader epoch."""
+        """Leader epoch to the high watermarks that its leader told."""
         self._heard_of: dict[int, float] = {}
-        """By leader epoch."""
+        """Leader epoch to when it was heard of first."""
         self._newest = NO_EPOCH
         self._serving_since: dict[int, float] = {}
         self._healed_at: float | None = None

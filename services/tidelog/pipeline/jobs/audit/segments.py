@@ -1,4 +1,4 @@
-"""What the replicas of a run hold that kept its cluster, by their segments."""
+"""The logs of replicas, read from the segments of a run that kept its cluster."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ Folder = tuple[int, TopicPartition, int, Path]
 def segments_of(
     spark: SparkSession, directories: Mapping[int, Path]
 ) -> Mapping[int, Mapping[TopicPartition, list[ReplicaLog]]]:
-    """By run that kept its cluster, by partition, in the order of brokers. A task a folder."""
+    """Run that kept its cluster to partition to logs, in the order of brokers. A task a folder."""
     folders = [folder for run, directory in directories.items() for folder in _folders(run, directory / CLUSTER)]
     found: dict[int, dict[TopicPartition, list[ReplicaLog]]] = defaultdict(lambda: defaultdict(list))
     if folders:
