@@ -195,10 +195,11 @@ class Load:
             await self._clock.sleep(NEXT_LIFE_S)
 
     async def _crash_members(self, every_s: float) -> None:
+        """Until the producers stop: a crash in the final phase would be a fault after the healing."""
         turn = 0
-        while True:
+        while not self._stopping:
             await self._clock.sleep(every_s)
-            if self._members:
+            if self._members and not self._stopping:
                 self._members[turn % len(self._members)].crash()
                 turn += 1
 
