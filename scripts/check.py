@@ -64,6 +64,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "chaos.spark_reader": f"{_EDGES} client cluster pipeline",  # Spark as one of a run's readers
     "chaos.checker": "ids chaos.history",
     "chaos.history": "errors ids",
+    "chaos.notes": "ids client chaos.history chaos.outcomes",
     "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline lab page watch",
     "page": f"{_EDGES} watch",
     "page.live": f"{_EDGES} client watch",
@@ -72,7 +73,9 @@ MAY_IMPORT: Mapping[str, str] = {
         f"{_EDGES} client broker page replica storage watch testing "
         "chaos.checker chaos.history chaos.outcomes chaos.quantities chaos.yaml_nodes"
     ),
-    "testing": f"{_EDGES} storage replica controller coordinator client broker watch",
+    "testing": (
+        f"{_EDGES} storage replica controller coordinator client broker watch chaos.checker chaos.history chaos.notes"
+    ),
 }
 
 SHELL_ROW = "config ports runtime watch"
@@ -119,6 +122,7 @@ PURE = (
     "client",
     "model",
     "chaos.checker",
+    "chaos.notes",
     "chaos.outcomes",
 )
 NOT_IN_PURE = (

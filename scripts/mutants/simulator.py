@@ -11,6 +11,8 @@ from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane
 from tidelog.broker.leader_fetcher import LeaderLink
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.consumer import Consumer
 from tidelog.controller import alter_isr, election
 from tidelog.controller.isr_desk import IsrDesk
 from tidelog.controller.model import Partition
@@ -25,7 +27,7 @@ from tidelog.replica.leader import LeaderState, Progress
 from tidelog.replica.partition import PartitionReplica
 from tidelog.runtime import zk, zk_patterns
 from tidelog.runtime.lease import LeaseKeeper
-from tidelog.storage import checkpoint
+from tidelog.storage import checkpoint, data_dir, log_store
 from tidelog.storage.data_dir import CLEAN_FILE, DataDir
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
@@ -277,6 +279,34 @@ def log_goes_on_after_a_failure(code: Code) -> None:
 
     code.wrap(PartitionLog, "_fenced", fenced)
     code.wrap(PartitionHost, "take_offline", take_offline)
+
+
+@MUTANTS.mutant("KILL-IS-A-LOSS")
+def kill_counts_as_a_loss(code: Code) -> None:
+    """A broker that was killed says that it has lost something, as after a loss of power."""
+    for module in (data_dir, log_store):
+        code.wrap(module, "intact_since_after_start", _after_a_loss)
+
+
+def _after_a_loss(original: Any, previous: int | None, **what: bool) -> Any:
+    return original(previous, **{**what, "same_boot": False})
+
+
+# -- clients -----------------------------------------------------------------------------------------------------------
+
+
+@MUTANTS.mutant("READER-SKIPS")
+@around(Consumer, "poll")
+async def poll_passes_over_a_record(original: Any, self: Any, *what: Any, **more: Any) -> Any:
+    """Now and then a poll passes over a record."""
+    records = await original(self, *what, **more)
+    return records[:1] + records[2:] if len(records) > 3 and records[0].offset % 10 == 7 else records
+
+
+@MUTANTS.mutant("RETRIES-LAST")
+def retry_goes_last(code: Code) -> None:
+    """A batch that is sent again goes behind those that were sent after it."""
+    code.replace(Accumulator, "_put_back", staticmethod(lambda queue, batch: queue.batches.append(batch)))
 
 
 # -- the metadata store ------------------------------------------------------------------------------------------------

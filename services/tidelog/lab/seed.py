@@ -85,10 +85,10 @@ class SeedPlayer:
     def counts(self, _: Sequence[Partition]) -> Counts:
         """Counts what the checks of the run know."""
         repeated = 0 if self._groups is None else self._groups.repeated.total()
-        return Counts(self._run.cluster.checker.acked_count, None, None, None, None, repeated, None)
+        return Counts(self._run.cluster.history.acked_count, None, None, None, None, repeated, None)
 
     def verdict_so_far(self) -> Verdict:
-        return Verdict(self._run.cluster.checker.acked_count, None, None, None)
+        return Verdict(self._run.cluster.history.acked_count, None, None, None)
 
     def verdict(self) -> Verdict:
         """Returns what was known at the end of the run, which reads everything by itself."""

@@ -121,8 +121,6 @@ class _Memory:
     """(broker, broker epoch) -> highest leader epoch seen there."""
     appenders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that led in it."""
-    reads: dict[int, bytes] = field(default_factory=dict)
-    acked: dict[int, bytes] = field(default_factory=dict)
     unclean_epoch: int = -1
     """Leader epoch of the last unclean election that was recorded."""
 
@@ -135,8 +133,6 @@ class _Memory:
             end, last = batch.end_offset, batch
         self.committed = {base: batch for base, batch in self.committed.items() if base < end}
         self.committed_last = last
-        self.reads = {offset: value for offset, value in self.reads.items() if offset < end}
-        self.acked = {offset: value for offset, value in self.acked.items() if offset < end}
 
 
 def _violation(number: str, *what: object) -> Violation:
@@ -216,40 +212,6 @@ class Checker:
     def forget(self, tp: TopicPartition) -> None:
         """The topic is deleted; one of the same name is another (HOLE-10)."""
         self._memory.pop(tp, None)
-
-    # -- what clients saw --------------------------------------------------------------------------------------------
-
-    def acked(self, tp: TopicPartition, offset: int, value: bytes) -> None:
-        """acks=all was answered for the record at `offset`."""
-        known = self._memory.setdefault(tp, _Memory()).acked.setdefault(offset, value)
-        _require(known == value, "I8", tp, "offset", offset, "was acknowledged for two records", known, value)
-
-    def read(self, tp: TopicPartition, offset: int, value: bytes) -> None:
-        known = self._memory.setdefault(tp, _Memory()).reads.setdefault(offset, value)
-        _require(known == value, "I9", tp, "offset", offset, "was read as", known, "and as", value)
-
-    def stored_once(self, tp: TopicPartition, records: Mapping[int, bytes]) -> None:
-        """HOLE-28: of an idempotent producer whose values are all different, no record is there twice."""
-        first: dict[bytes, int] = {}
-        for offset, value in records.items():
-            known = first.setdefault(value, offset)
-            _require(known == offset, "HOLE-28", tp, value, "is stored at offsets", known, "and", offset)
-
-    def final_read(self, tp: TopicPartition, records: Mapping[int, bytes]) -> None:
-        """X1: everything acknowledged or ever read is in the last read from the start, and unchanged."""
-        memory = self._memory.setdefault(tp, _Memory())
-        for what, seen in (("acknowledged", memory.acked), ("read", memory.reads)):
-            for offset, value in seen.items():
-                found = records.get(offset)
-                _require(found == value, "X1", tp, "offset", offset, "was", what, "as", value, "and is now", found)
-
-    def acked_records(self) -> dict[TopicPartition, dict[int, bytes]]:
-        """Values of acknowledged records, by offset."""
-        return {tp: dict(memory.acked) for tp, memory in self._memory.items()}
-
-    @property
-    def acked_count(self) -> int:
-        return sum(len(m.acked) for m in self._memory.values())
 
     # -- rules -------------------------------------------------------------------------------------------------------
 

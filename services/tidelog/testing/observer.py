@@ -320,11 +320,21 @@ class Observer:
         if rewritten or self._lives_changed:
             self._lives_changed = False
             now = vetoed(self._stored, self._world.zookeeper)
+            for tp in now - self._vetoed:
+                self._check_veto(tp, self._stored[tp])
             self.reached[goals.VETO] += len(now - self._vetoed)
             self._vetoed = now
         for node in self._world.nodes.values():
             if node.disk.blind_appends:
                 raise Violation(f"KAFKA-10778: {node.name} appends to {node.disk.blind_appends[0]} after a failure")
+
+    def _check_veto(self, tp: TopicPartition, stored: StoredView) -> None:
+        """Brokers say themselves that they have lost something; something must have happened to their disks."""
+        for broker, epoch in stored.isr:
+            node = self._world.nodes[f"broker-{broker}"]
+            if node.harmed_at < epoch and not node.excused and node is not self._world.rotting:
+                what = f"{node.name}, in the ISR in its life {epoch}, says that it has lost something since"
+                raise Violation(f"veto: {tp} has no leader: {what}, and nothing has happened to its disk")
 
     def _picture(self, tp: TopicPartition) -> PartitionView:
         stored, views = self._stored.get(tp), self._views.get(tp, {})

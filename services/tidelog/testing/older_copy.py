@@ -54,7 +54,7 @@ class OlderCopy(Breaking):
     def _take(self) -> None:
         self._say("a copy of the state of ZooKeeper is taken")
         self._copy = self._cluster.zookeeper.copy()
-        self._acked = self._cluster.checker.acked_records()
+        self._acked = self._cluster.history.promised()
 
     async def play(self, limit_s: float) -> dict[TopicPartition, Mapping[int, bytes]]:
         """Returns what is to be read in each partition that is led again."""

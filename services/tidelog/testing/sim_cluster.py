@@ -17,6 +17,7 @@ from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.observer import Observer
 from tidelog.testing.rand import seeded
+from tidelog.testing.sim_history import SimHistory
 from tidelog.testing.sim_node import SimNode, Timing, World
 from tidelog.testing.views import BatchReader, partition_views, stored_states, vetoed
 from tidelog.wire.batch import iter_batches
@@ -46,6 +47,7 @@ class SimCluster:
         names = (*(f"broker-{i}" for i in range(brokers)), *(f"controller-{i}" for i in range(1, controllers + 1)))
         self.nodes.update((name, SimNode(self.world, name)) for name in names)
         self.checker = Checker()
+        self.history = SimHistory()
         self.observer = Observer(self.world, self.checker)
         self._reader = BatchReader()
 

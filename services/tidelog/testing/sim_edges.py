@@ -18,6 +18,7 @@ from typing import Final
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable, DeliveryError
+from tidelog.client.offsets import LATEST
 from tidelog.client.producer import Ack, Producer
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError, TransportError
@@ -92,6 +93,8 @@ class EdgeRun(Run):
         """Records that the long-lived consumer saw, by offset."""
         self._next = 0
         """Position of the long-lived consumer."""
+        self._end = 0
+        """The highest end of the log that a client was told."""
         self._asked = 0
         """The highest offset before which a deletion was asked for."""
         self._confirmed = 0
@@ -192,6 +195,7 @@ class EdgeRun(Run):
                         await self._delete(admin)
                     else:
                         await self._look_up(admin)
+                        await self._look_at_end(admin)
                 except LOST:
                     continue
 
@@ -214,6 +218,14 @@ class EdgeRun(Run):
             host = None if manager is None else manager.find(EDGE)
             starts.append(0 if manager is None or host is None else manager.durable_start(host))
         return min(starts)
+
+    async def _look_at_end(self, admin: Admin) -> None:
+        """The end that clients are told never goes back, whichever leader tells it (KIP-207)."""
+        before = max(self._end, self._next)
+        found = (await admin.list_offsets({EDGE: LATEST}))[EDGE]
+        if found.offset < before:
+            raise Violation(f"edge: the log ends at {found.offset}, and {before} was told or read before")
+        self._end = max(self._end, found.offset)
 
     async def _look_up(self, admin: Admin) -> None:
         wanted = self._clock.wall_ms() - 5_000 + self._rand.randrange(10_000)

@@ -508,6 +508,7 @@ class Faults(Breaking):
         if node is None:
             return False
         node.excused = True
+        node.harm()
         op = self._one_of(_FAILING)
         path = self._one_of(("", "events", "thin", "checkpoint"))
         node.disk.fail(op, errno.EIO, path=path, kept_bytes=self._rand.randrange(200))
@@ -518,6 +519,7 @@ class Faults(Breaking):
         if node is None:
             return False
         node.excused = True
+        node.harm()
         left_bytes = self._rand.randrange(2_000)
         self._say(f"the disk of {node.name} is full, but for {left_bytes} bytes", node.name)
         node.disk.fill(left_bytes)

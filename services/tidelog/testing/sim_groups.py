@@ -22,7 +22,7 @@ from tidelog.testing.invariants import Violation
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_agent import AgentNode, Habits
 from tidelog.testing.sim_edges import DRIFT
-from tidelog.testing.sim_story import HEAL_S, TOPICS, Result, Run, Watch
+from tidelog.testing.sim_story import HEAL_S, TOPICS, Result, Run, Watch, within
 from tidelog.testing.views import stored_states
 from tidelog.wire import znodes
 
@@ -81,14 +81,16 @@ class GroupRun(Run):
             load = [self._produce("producer", "all"), self._grow(), *([self._renew()] if self.renews else ())]
             loads = [tasks.create_task(each) for each in load]
             await self._break_and_heal(loads)
-            await self._until_converged()
+            vetoed = await self._until_converged()
             await self._until_processed()
             self._stop.set()
+        async with within(HEAL_S, "the last read did not end"):
+            read = await self._final_read(vetoed)
         cluster = self.cluster
         done = sum(self.watch.checker.stage(group, tp)[2] for group in GROUPS for tp in self._partitions)
         observer = cluster.observer
-        acked = cluster.checker.acked_count
-        return Result(acked, 0, cluster.delivered, self.faults.count, observer.reached, len(cluster.vetoed()), done)
+        acked = cluster.history.acked_count
+        return Result(acked, read, cluster.delivered, self.faults.count, observer.reached, len(cluster.vetoed()), done)
 
     async def _grow(self) -> None:
         """A topic gets a partition, which the groups find by themselves."""

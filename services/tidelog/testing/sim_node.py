@@ -160,6 +160,8 @@ class SimNode:
         self._stalled_until = 0.0
         """When its disk answers a call that was made on the event loop."""
         self.starts = 0
+        self.harmed_at = -1
+        """The last transaction of ZooKeeper before something happened to its disk last; -1: nothing ever did."""
         self.lost_records = False
         """Its last end was a loss of power that took bytes of a log along."""
         self.terminating = False
@@ -305,11 +307,17 @@ class SimNode:
         self.world.network.kill(self.name)
         for meta in self.sessions:
             meta.kill()
+        if self.excused or crash is not Crash.PROCESS:
+            self.harm()
         before = None if crash is Crash.PROCESS else self.disk.image()
         self.disk.crash(crash, self.world.rand)
         self.lost_records = before is not None and lost_records(before, self.disk.image(), self.world.compacted)
         self.world.on_gone(self)
         self._forget()
+
+    def harm(self) -> None:
+        """Something happens to its disk, after which the broker may say that it has lost something."""
+        self.harmed_at = self.world.zookeeper.zxid
 
     def _forget(self) -> None:
         """Nothing of the process is left."""
@@ -361,6 +369,7 @@ class SimNode:
         """The host gets an empty disk while its process is down."""
         self.world.tell(f"{self.name} gets an empty disk", self.name)
         self.disk = self._new_disk()
+        self.harm()
 
     def _new_disk(self) -> SimDisk:
         disk = SimDisk(traced=False)

@@ -8,10 +8,11 @@ import asyncio
 import gc
 import hashlib
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar, Final, Protocol
 
 from tidelog.client.admin import Admin
@@ -26,6 +27,7 @@ from tidelog.testing.last_steps import add_last_steps
 from tidelog.testing.older_copy import OlderCopy
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_faults import Faults
+from tidelog.testing.sim_history import FINAL
 from tidelog.testing.sim_suspicion import FalseSuspicions
 from tidelog.testing.watchers import Watchers
 
@@ -39,6 +41,8 @@ FAULT_MAX_S: Final = 200.0
 TEND_S: Final = 0.5
 HEAL_S: Final = 90.0
 WATCH_S: Final = 0.1
+LOOK_EVERY: Final = 5
+"""Turns of the watch from one note of what leaders say of themselves to the next."""
 SEND_S: Final = 0.1
 SENDS: Final = 4
 """At each instant of sending."""
@@ -150,7 +154,7 @@ class Run:
         async with within(HEAL_S, "the last read did not end"):
             read = await self._final_read(vetoed)
         return Result(
-            self.cluster.checker.acked_count,
+            self.cluster.history.acked_count,
             read,
             self.cluster.delivered,
             self.faults.count,
@@ -206,8 +210,11 @@ class Run:
                     await asyncio.sleep(0.5)
 
     async def _watch(self) -> None:
+        looks = count(1)
         while not self._stop.is_set():
             await asyncio.sleep(WATCH_S)
+            if next(looks) % LOOK_EVERY == 0:
+                self._tell_watermarks()
             if self.cluster.world.bugs:
                 raise Violation(f"a handler of {self.cluster.world.bugs[0]} failed")
             for node in self.cluster.brokers:
@@ -224,8 +231,14 @@ class Run:
                 if node.stopper.failures and not node.excused:
                     raise Violation(f"{node.name} cannot stop")
 
+    def _tell_watermarks(self) -> None:
+        for node in self.cluster.brokers:
+            for host in node.hosts():
+                if host.tp in self._partitions and host.replica.leading is not None:
+                    self.cluster.history.leads(node.number, host)
+
     async def _produce(self, name: str, acks: int | str) -> None:
-        number = 0
+        number, turns = 0, defaultdict[TopicPartition, asyncio.Lock](asyncio.Lock)
         request_ms = self.cluster.timing.request_ms
         producer = Producer(
             self.cluster.bootstrap,
@@ -239,16 +252,31 @@ class Run:
             while not self._idle.is_set():
                 for _ in range(SENDS if acks == "all" else 1):
                     number += 1
-                    sends.create_task(self._send(producer, f"{name}-{number}".encode(), number, promised=acks == "all"))
+                    tp = self._partitions[number % len(self._partitions)]
+                    sends.create_task(self._send(producer, turns[tp], tp, name, number, str(acks)))
                 if acks != "all" and number % 40 == 0:
                     sends.create_task(self._send_to(producer, CHURN, 0, b"%d" % number))
                 await asyncio.sleep(SEND_S)
 
-    async def _send(self, producer: Producer, value: bytes, number: int, *, promised: bool) -> None:
-        tp = self._partitions[number % len(self._partitions)]
-        offset = await self._send_to(producer, tp.topic, tp.partition, value)
-        if promised and offset >= 0:
-            self.cluster.checker.acked(tp, offset, value)
+    async def _send(
+        self, producer: Producer, turn: asyncio.Lock, tp: TopicPartition, name: str, number: int, acks: str
+    ) -> None:
+        """A record of the load, as the history has it. In `turn`, since calls that wait beside each other promise no order."""
+        history, value = self.cluster.history, f"{name}-{number}"
+        async with turn:
+            tried = history.tried(name, tp.topic, tp.partition, value, acks)
+            try:
+                ack = await producer.send(tp.topic, value.encode(), partition=tp.partition)
+            except (DeliveryError, TidelogError) as error:
+                history.ended(tried, acks, None, error)
+                return
+        try:
+            metadata = await ack
+        except (DeliveryError, TidelogError) as error:
+            history.ended(tried, acks, None, error)
+        else:
+            history.ended(tried, acks, metadata, None)
+            history.acknowledged(acks, value.encode(), metadata)
 
     @staticmethod
     async def _send_to(producer: Producer, topic: str, partition: int, value: bytes) -> int:
@@ -259,20 +287,26 @@ class Run:
             return -1
 
     async def _consume(self) -> None:
-        while not self._stop.is_set():
+        history = self.cluster.history
+        for life in count(1):
+            if self._stop.is_set():
+                return
+            process = f"consumer-{life}"
             try:
                 async with self._consumer("consumer") as consumer:
                     await consumer.assign(self._partitions)
-                    await self._read(consumer)
+                    history.assigned(process, self._partitions)
+                    await self._read(consumer, process)
             except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
-                await asyncio.sleep(0.2)  # a client that gave up; the next one reads from the start again (I9)
+                await asyncio.sleep(0.2)  # a client that gave up; the next one reads from the start again
+            finally:
+                history.gone(process)
 
-    async def _read(self, consumer: Consumer) -> None:
+    async def _read(self, consumer: Consumer, process: str) -> None:
+        history = self.cluster.history
         while not self._stop.is_set():
-            for record in await consumer.poll(timeout_s=0.5):
-                self.cluster.checker.read(
-                    TopicPartition(record.topic, record.partition), record.offset, record.value or b""
-                )
+            began = history.now()
+            history.polled(process, began, await consumer.poll(timeout_s=0.5))
 
     def _consumer(self, name: str) -> Consumer:
         return Consumer(
@@ -311,26 +345,32 @@ class Run:
                     raise Violation(f"X2: {tp}: replicas differ, their sizes are {sizes}")
 
     async def _final_read(self, vetoed: frozenset[TopicPartition]) -> int:
-        total = 0
-        for tp in self._partitions:
-            if tp in vetoed:
-                continue
-            records = await self._read_all(tp)
-            self.cluster.checker.final_read(tp, records)
-            idempotent = {offset: value for offset, value in records.items() if value.startswith(b"producer-")}
-            self.cluster.checker.stored_once(tp, idempotent)
+        """Reads everything once more, judges the history with it, and returns the number of records."""
+        history, total = self.cluster.history, 0
+        history.phase("final")
+        self._tell_watermarks()
+        readable = [tp for tp in self._partitions if tp not in vetoed]
+        history.assigned(FINAL, readable, final=True)
+        for tp in readable:
+            records = await self._read_all(tp, FINAL)
             total += len(records)
+        history.phase("end")
+        history.judge(vetoed)
         return total
 
-    async def _read_all(self, tp: TopicPartition) -> dict[int, bytes]:
-        """Every record from the start to the end of this moment, by offset."""
+    async def _read_all(self, tp: TopicPartition, process: str | None = None) -> dict[int, bytes]:
+        """Every record from the start to the end of this moment, by offset. The polls of `process` are in the history."""
+        history = self.cluster.history
         async with self._consumer(f"final-{tp}") as consumer:
             end = (await consumer.end_offsets([tp]))[tp]
             await consumer.assign([tp])
             records: dict[int, bytes] = {}
             while await consumer.position(tp) < end:
-                for record in await consumer.poll(timeout_s=0.5):
-                    records[record.offset] = record.value or b""
+                began = history.now()
+                found = await consumer.poll(timeout_s=0.5)
+                records.update((record.offset, record.value or b"") for record in found)
+                if process is not None:
+                    history.polled(process, began, found, final=True)
         return records
 
     async def _create_late(self) -> None:

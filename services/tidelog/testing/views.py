@@ -111,7 +111,7 @@ def partition_views(
 
 
 def vetoed(states: Mapping[TopicPartition, StoredView], zookeeper: SimZooKeeper) -> frozenset[TopicPartition]:
-    """Partitions that rightly have no leader: every member of the ISR is back in another life that lost something."""
+    """Partitions that rightly have no leader: every member of the ISR is back in another life that lost something, as it says."""
     leaderless = {tp: stored for tp, stored in states.items() if stored.leader < 0}
     if not leaderless:
         return frozenset()

@@ -234,9 +234,6 @@ def i7_broken_history_offsets(c: Checker) -> None:
 def i8_holds(c: Checker) -> None:
     see(c, leader([], 0), Copy(2, leads=True, epoch=2), znode=stored(2, 2))
     see(c, leader([], 0, epoch=3), Copy(2, leads=True, epoch=2), znode=stored(1, 3, version=2))
-    c.acked(TP, 0, b"a")
-    c.acked(TP, 0, b"a")
-    c.acked(TopicPartition("events", 1), 0, b"b")
 
 
 def i8_broken_at_once(c: Checker) -> None:
@@ -246,23 +243,6 @@ def i8_broken_at_once(c: Checker) -> None:
 def i8_broken_one_after_the_other(c: Checker) -> None:
     see(c, leader([], 0))
     see(c, leader([], 0, broker=2))
-
-
-def i8_broken_for_clients(c: Checker) -> None:
-    c.acked(TP, 0, b"a")
-    c.acked(TP, 0, b"b")
-
-
-def i9_holds(c: Checker) -> None:
-    c.read(TP, 0, b"a")
-    c.read(TP, 0, b"a")
-    c.read(TP, 1, b"b")
-    c.read(TopicPartition("events", 1), 0, b"b")
-
-
-def i9_broken(c: Checker) -> None:
-    c.read(TP, 0, b"a")
-    c.read(TP, 0, b"b")
 
 
 def i12_holds(c: Checker) -> None:
@@ -275,35 +255,7 @@ def i12_broken(c: Checker) -> None:
     see(c, znode=stored(controller=3, version=2))
 
 
-def x1_holds(c: Checker) -> None:
-    c.acked(TP, 3, b"a")
-    c.read(TP, 4, b"b")
-    c.final_read(TP, {3: b"a", 4: b"b", 5: b"what nobody was promised"})
-
-
-def x1_broken_lost(c: Checker) -> None:
-    c.acked(TP, 3, b"a")
-    c.final_read(TP, {})
-
-
-def x1_broken_changed(c: Checker) -> None:
-    c.acked(TP, 3, b"a")
-    c.final_read(TP, {3: b"b"})
-
-
-def x1_broken_read_and_gone(c: Checker) -> None:
-    c.read(TP, 4, b"b")
-    c.final_read(TP, {})
-
-
-@requirement("A producer batch that is sent again is stored once")
-def test_a_record_that_is_stored_twice_is_found() -> None:
-    Checker().stored_once(TP, {3: b"a", 4: b"b"})
-    with pytest.raises(Violation, match=r"HOLE-28.*offsets 3 and 5"):
-        Checker().stored_once(TP, {3: b"a", 4: b"b", 5: b"a"})
-
-
-STORIES = {name: found for name, found in globals().items() if name[0] in "ix" and "_" in name and name[1].isdigit()}
+STORIES = {name: found for name, found in globals().items() if name[0] == "i" and "_" in name and name[1].isdigit()}
 HOLDING = {name: story for name, story in STORIES.items() if name.endswith("_holds")}
 BROKEN = {name: story for name, story in STORIES.items() if "_broken" in name}
 
@@ -331,16 +283,9 @@ def test_what_is_broken_is_named_by_its_number(name: str, story: Story) -> None:
 
 
 def test_every_invariant_of_the_checker_is_here_in_both_ways() -> None:
-    numbers = {f"{kind}{n}" for kind, which in (("i", (1, 2, 3, 4, 5, 6, 7, 8, 9, 12)), ("x", (1,))) for n in which}
+    numbers = {f"i{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 12)}
     assert {name.partition("_")[0] for name in HOLDING} == numbers
     assert {name.partition("_")[0] for name in BROKEN} == numbers
-
-
-def test_the_acknowledged_are_counted_over_all_partitions() -> None:
-    checker = Checker()
-    checker.acked(TP, 0, b"a")
-    checker.acked(TopicPartition("events", 1), 0, b"b")
-    assert checker.acked_count == 2
 
 
 def test_a_log_that_grows_is_looked_at_where_it_has_grown() -> None:
@@ -370,9 +315,6 @@ def unclean(leader: int, epoch: int) -> StoredView:
 @requirement("The exposed high watermark never moves back")
 def test_i6_a_recorded_unclean_election_takes_back_what_its_leader_lacks_and_no_more() -> None:
     c = Checker()
-    c.acked(TP, 0, b"a")
-    c.acked(TP, 1, b"b")
-    c.read(TP, 1, b"b")
     see(c, leader(written(1, 1), 2), Copy(2, written(1, 1)), znode=stored(members=isr(1, 2)))
     see(c, leader(written(1), 1, broker=3, epoch=2, maximal=isr(3)), znode=unclean(3, 2))
     assert c.unclean_elections == 1
@@ -380,10 +322,6 @@ def test_i6_a_recorded_unclean_election_takes_back_what_its_leader_lacks_and_no_
     after = stored(3, 2, isr(3), version=2)
     told = leader([batch(0, 1), batch(1, 2)], 2, broker=3, epoch=2, maximal=isr(3))
     see(c, told, Copy(2, written(1, 1), hw=2, epoch=1), znode=after)
-    c.read(TP, 1, b"c")
-    c.final_read(TP, {0: b"a", 1: b"c"})
-    with pytest.raises(Violation, match="X1"):
-        c.final_read(TP, {1: b"c"})
     # What is committed since then may not be lost again.
     with pytest.raises(Violation, match="I2"):
         see(c, leader(written(1), 1, broker=2, epoch=3, maximal=isr(2)), znode=stored(2, 3, isr(2), version=3))
