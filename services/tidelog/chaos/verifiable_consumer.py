@@ -43,6 +43,8 @@ class VerifiableConsumer:
         self._clock = clock
         self._reading = reading
         self._commits = commits
+        self._uncommitted: dict[TopicPartition, int] = {}
+        """Behind what was processed, where that is not known to be committed."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -55,14 +57,25 @@ class VerifiableConsumer:
         while not self._stopped and (left is None or left > 0):
             began = self._clock.now()
             records = await self._consumer.poll(POLL_RECORDS if left is None else min(left, POLL_RECORDS), POLL_S)
-            if not records:
-                continue
-            self._reading.polled(began, records)
-            if left is not None:
-                left -= len(records)
+            if records:
+                self._reading.polled(began, records)
+                if left is not None:
+                    left -= len(records)
             if self._commits:
-                self._reading.processed(records)
-                await self._commit({TopicPartition(r.topic, r.partition): r.offset + 1 for r in records})
+                await self._process(records)
+
+    async def _process(self, records: Sequence[ConsumerRecord]) -> None:
+        """A commit that was refused is tried again, though nothing more may come."""
+        ends = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
+        if records:
+            self._reading.processed(records)
+        for tp, end in list(self._uncommitted.items()):
+            # Where it is elsewhere now, another member has had the partition.
+            if tp not in ends and (not self._consumer.owns(tp) or await self._consumer.position(tp) != end):
+                del self._uncommitted[tp]
+        self._uncommitted.update(ends)
+        if self._uncommitted:
+            await self._commit(dict(self._uncommitted))
 
     async def _commit(self, offsets: Offsets) -> None:
         sent_in = self._consumer.group_metadata
@@ -70,6 +83,7 @@ class VerifiableConsumer:
         try:
             await self._consumer.commit(offsets, COMMIT_S)
             error = None
+            self._uncommitted.clear()
         except (TidelogError, TransportError) as refused:
             error = refused  # somebody else has what it was; what is read next says who
         finally:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from tidelog.chaos.outcomes import outcome
 from tidelog.chaos.verifiable_consumer import POLL_RECORDS, VerifiableConsumer
 from tidelog.client.groups import GroupMetadata
 from tidelog.client.records import ConsumerRecord
-from tidelog.errors import TransportError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
@@ -27,6 +28,9 @@ class Log:
         self.errors: list[BaseException | None] = []
         self.sent_in: list[int] = []
         self.generation = 1
+
+    def owns(self, tp: TopicPartition) -> bool:
+        return True
 
     @property
     def group_metadata(self) -> GroupMetadata:
@@ -76,3 +80,50 @@ async def test_a_commit_that_ends_with_its_member_is_in_doubt() -> None:
         async with asyncio.timeout(FAILOVER_S / 2):
             await VerifiableConsumer(log, SimClock(), log, commits=True).run()
     assert [outcome(error) for error in log.errors] == ["info"] and log.errors[0] is not None
+
+
+class Quiet(Log):
+    """A partition with three records. The first commit is refused; another member may have it meanwhile, up to offset 5."""
+
+    def __init__(self, *, moves: bool) -> None:
+        super().__init__()
+        self.moves = moves
+        self.polls = 0
+        self.tried: list[int] = []
+        self.consumer: Any = None
+
+    async def poll(self, max_records: int, timeout_s: float) -> list[ConsumerRecord]:
+        self.polls += 1
+        if self.polls == 4:
+            self.consumer.stop()
+        await asyncio.sleep(timeout_s)
+        return await super().poll(3, timeout_s) if self.polls == 1 else []
+
+    async def position_of(self) -> int:
+        return 5 if self.moves and self.polls > 1 else 3
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_s: float = 3.0) -> None:
+        self.tried.append(offsets[TopicPartition("t", 0)])
+        if len(self.tried) == 1:
+            raise TidelogError("not now", ErrorCode.ILLEGAL_GENERATION)
+
+
+def played(log: Quiet) -> list[int]:
+    consumer = SimpleNamespace(
+        poll=log.poll,
+        commit=log.commit,
+        owns=log.owns,
+        position=lambda tp: log.position_of(),
+        group_metadata=log.group_metadata,
+    )
+    log.consumer = VerifiableConsumer(cast(Any, consumer), SimClock(), cast(Any, log), commits=True)
+    sim.run(log.consumer.run())
+    return log.tried
+
+
+def test_a_commit_that_was_refused_is_tried_again_without_news() -> None:
+    assert played(Quiet(moves=False)) == [3, 3]
+
+
+def test_what_another_member_had_meanwhile_is_not_committed() -> None:
+    assert played(Quiet(moves=True)) == [3]

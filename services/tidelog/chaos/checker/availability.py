@@ -88,18 +88,19 @@ class Waits:
         return Gap(*self._tables.tp, ACKS[acks], began, ended, over, tuple(faults))
 
 
-def check_available(gaps: tuple[Gap, ...], promise: Promise, found: Findings) -> list[Kept]:
+def check_available(gaps: tuple[Gap, ...], promise: Promise, found: Findings, *, ended: bool) -> list[Kept]:
+    """A history that is `ended` shows that a partition got no record; one that is cut off may not have come to that."""
     if promise.available:
         found.judged("unavailable")
-    return [_judge(gaps, each, found) for each in promise.available]
+    return [_judge(gaps, each, found, ended=ended) for each in promise.available]
 
 
-def _judge(gaps: tuple[Gap, ...], promise: Availability, found: Findings) -> Kept:
+def _judge(gaps: tuple[Gap, ...], promise: Availability, found: Findings, *, ended: bool) -> Kept:
     meant = [gap for gap in gaps if _means(promise, gap)]
     for gap in meant:
         if gap.seconds > promise.at_most_s:
             found.add("unavailable", _told, gap, promise.at_most_s)
-    unused = _unused(meant, promise)
+    unused = _unused(meant, promise) if ended else ""
     worst = max(meant, key=lambda gap: gap.seconds, default=None)
     which = "an" if promise.acks is None else f"an acks={promise.acks}"
     where = "any partition" if promise.partitions is None else ", ".join(map(str, promise.partitions)) or "no partition"

@@ -104,7 +104,7 @@ def verdict(
         check_replicas(replicas, found, whole.last_t, records_expire=promise.records_expire)
     gaps = tuple(gap for part in parts for gap in part.gaps)
     acked = sum(part.acked for part in parts)
-    promises = [*check_contents(acked, promise, found), *check_available(gaps, promise, found)]
+    promises = [*check_contents(acked, promise, found), *check_available(gaps, promise, found, ended=whole.ended)]
     anomalies = found.anomalies(RULES, lambda name: tolerated(name, promise))
     stats = _stats(parts, whole, gaps, len(readers))
     return Verdict(anomalies, gaps, tuple(promises), stats, whole.ended, tuple(found.notes))
