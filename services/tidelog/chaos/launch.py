@@ -2,18 +2,20 @@
 
 import asyncio
 import errno
+import fcntl
 import os
 import shutil
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from tidelog.chaos import agents, scenario_file
 from tidelog.chaos.checker.verdict import EXIT_BROKEN, EXIT_NO_VERDICT, Verdict
-from tidelog.chaos.checking import HISTORY, PARQUET, CannotCheck, save_verdict
+from tidelog.chaos.checking import HISTORY, PARQUET, RUN, CannotCheck, save_verdict
 from tidelog.chaos.clusters import Clusters
 from tidelog.chaos.faults.base import InForce, On
 from tidelog.chaos.history import HistoryDamaged
@@ -93,18 +95,29 @@ def order(
 def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, metrics: ChaosMetrics) -> Outcome:
     """One run. KeyboardInterrupt comes through when everything is healed; whatever there is by then is in the directory.
 
-    OSError, with a file or a directory, when the run cannot be written down.
+    ScenarioError when the directory holds another run. OSError, with a file or a directory, when the run cannot be written down.
     """
     directory = order.directory or next_directory(order.scenario.name)
     directory.mkdir(parents=True, exist_ok=True)
     held = os.open(directory, os.O_RDONLY)  # by which scripts/clean.sh knows that it is in use
     try:
+        _refuse_another_run(directory, held)
         return _launch(order, directory, clusters, clock, watcher, metrics)
     except OSError as error:
         room = "; `make clean` removes old runs" if error.errno == errno.ENOSPC else ""
         raise OSError(error.errno, f"{error.strerror}{room}", error.filename or str(directory)) from error
     finally:
         os.close(held)
+
+
+def _refuse_another_run(directory: Path, held: int) -> None:
+    """`held` locks the directory until it is closed. ScenarioError."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ScenarioError(f"another run writes into {directory}; choose another directory") from None
+    if any((directory / name).exists() for name in (SCENARIO_FILE, HISTORY, RUN)):
+        raise ScenarioError(f"{directory} holds a run already; choose another directory, or delete this one")
 
 
 def _launch(
@@ -228,10 +241,16 @@ def save_parquet(directory: Path) -> None:
 
 
 def next_directory(name: str, below: Path = RUNS_DIR) -> Path:
-    number = 1
-    while (below / f"{name}-{number}").exists():
-        number += 1
-    return below / f"{name}-{number}"
+    """Makes the first one that is not there yet. OSError."""
+    below.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        directory = below / f"{name}-{number}"
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            continue
+        return directory
+    raise AssertionError
 
 
 def _save_logs(cluster: Cluster, directory: Path) -> None:

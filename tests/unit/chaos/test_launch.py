@@ -1,6 +1,8 @@
 """A chaos run that came to no end: its own disk is full, its harness failed, or the cluster did not recover."""
 
 import errno
+import fcntl
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,10 +14,11 @@ from tidelog.chaos import launch as launching
 from tidelog.chaos.campaign import Result
 from tidelog.chaos.faults.base import On
 from tidelog.chaos.history import HistoryWriter
-from tidelog.chaos.launch import Outcome, launch, order
+from tidelog.chaos.launch import Outcome, launch, next_directory, order
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.run import Unkept
 from tidelog.chaos.run_files import RunFile, judge
+from tidelog.chaos.yaml_nodes import ScenarioError
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import TaskFailed
 
@@ -94,3 +97,27 @@ def test_a_cluster_that_does_not_recover_has_broken_its_promise(tmp_path: Path, 
     outcome = launched(tmp_path, monkeypatch, Story().phase("load").log("a"), unkept)
     assert outcome.exit_code == 1 and outcome.verdict is not None and unkept.kept in outcome.verdict.promises
     assert judge(tmp_path).exit_code == 1, "it is in the files"
+
+
+def test_a_directory_that_holds_a_run_takes_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched(tmp_path, monkeypatch, Story().phase("load").log("a"), TaskFailed("over"))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    with pytest.raises(ScenarioError, match=f"{tmp_path} holds a run already; choose another directory, or delete"):
+        launched(tmp_path, monkeypatch, Story().phase("load"), TaskFailed("over"))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_two_runs_do_not_write_into_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(ScenarioError, match=f"another run writes into {tmp_path}; choose another directory"):
+            launched(tmp_path, monkeypatch, Story().phase("load"), TaskFailed("over"))
+    finally:
+        os.close(held)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_runs_that_start_together_get_directories_of_their_own(tmp_path: Path) -> None:
+    names = [next_directory("row", tmp_path).name for _ in range(3)]
+    assert names == ["row-1", "row-2", "row-3"]

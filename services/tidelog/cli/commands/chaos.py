@@ -1,6 +1,7 @@
 """`tidelog chaos`: break a cluster on purpose, and be told what became of every record."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -272,15 +273,19 @@ def _play(
     """The worst of their exit codes. `on_outcome` gets each as it comes."""
     from tidelog.chaos.checker.verdict import EXIT_NO_VERDICT, worst
     from tidelog.chaos.faults.base import ends_as_interrupt
-    from tidelog.chaos.launch import launch
+    from tidelog.chaos.launch import launch, next_directory
     from tidelog.chaos.metrics import ChaosMetrics
+    from tidelog.chaos.yaml_nodes import ScenarioError
     from tidelog.cli.chaos_screen import Screen
     from tidelog.cluster.api import ClusterError
     from tidelog.runtime.clock import SystemClock
 
     clock, metrics, exit_codes = SystemClock(), ChaosMetrics(), []
+    if keep and orders[0].directory is None:  # the cluster stands beside the run
+        orders = [replace(orders[0], directory=next_directory(orders[0].scenario.name)), *orders[1:]]
     try:
         with (
+            as_bad_input(ScenarioError),
             ends_as_interrupt(),
             _clusters(orders[0], keep, project) as clusters,
             metrics.served(clusters.scrape_targets, note),
@@ -299,12 +304,10 @@ def _play(
 def _clusters(order: "Order", keep: bool, project: str) -> "Clusters":
     from tidelog.chaos.clusters import ComposeClusters, LocalClusters
     from tidelog.chaos.faults.base import On
-    from tidelog.chaos.launch import next_directory
 
     if order.on is On.COMPOSE:
         return ComposeClusters(Path.cwd(), project)
-    kept = (order.directory or next_directory(order.scenario.name)) / "cluster"
-    return LocalClusters(kept if keep else None)
+    return LocalClusters(order.directory / "cluster" if keep and order.directory is not None else None)
 
 
 def _report(outcome: "Outcome", order: "Order", output: Format) -> None:
