@@ -90,7 +90,7 @@ def test_all_that_is_done_to_a_run_is_told_in_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sim_faults, "PACES_S", (0.08,))
     reached: set[str] = set()
     for simulation, seed, until_s in (
-        ("edges", 1, math.inf),
+        ("edges", 4, math.inf),
         ("cluster", 5, 3.0),
         ("cluster", 3, 3.0),
         ("losses", 10, 9.0),
