@@ -77,6 +77,7 @@ class MockCluster:
             log_start_offset=0,
             leader_id=-1,
             leader_epoch=EPOCH,
+            isr_size=1,
         )
 
 

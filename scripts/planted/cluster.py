@@ -31,6 +31,8 @@ class Batch:
     base: int | None = None
     """Its offset in the log that there is."""
     epoch: int = 0
+    isr: int = 0
+    """Replicas in sync when it was acknowledged."""
     attempts: int = 0
     ended: bool = False
     """Its producer knows what became of it, or has given it up, or is gone."""
@@ -76,6 +78,7 @@ class Partition:
     def replicate(self, batch: Batch) -> None:
         """All in sync have it, and what is before it."""
         if batch in self.tail:
+            batch.isr = self.isr
             del self.tail[: self.tail.index(batch) + 1]
             self.high_watermark = max(self.high_watermark, batch.end)
 

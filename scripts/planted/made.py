@@ -36,6 +36,9 @@ def make(anomalies: Sequence[Anomaly], seed: int, directory: Path) -> Made:
 
 def _played(anomalies: Sequence[Anomaly], seed: int) -> RunDirectory:
     world = World(seed)
+    world.lonely &= (
+        not anomalies
+    )  # what a leader alone has acknowledged may be lost: a planted loss would be an allowed one
     for each in anomalies:
         if each.plant is not None:
             each.plant(world)

@@ -22,7 +22,7 @@ AHEAD = "a high watermark is behind the log's end, or none was told"
 # -- acknowledgements --------------------------------------------------------------------------------------------------
 
 
-def _wrong_offset(of: RunDirectory, fits: Callable[[Send, Sent], bool]) -> None:
+def _wrong_offset(of: RunDirectory, fits: Callable[[Send, Sent], bool], *, behind: bool = False) -> None:
     sends = {each.id: each for each in of.records if isinstance(each, Send)}
     found = [
         at
@@ -34,7 +34,9 @@ def _wrong_offset(of: RunDirectory, fits: Callable[[Send, Sent], bool]) -> None:
     at = of.world.rand.choice(found)
     wrong: Any = of.records[at]
     off = of.world.rand.randint(1, 9)
-    of.records[at] = wrong._replace(offset=wrong.offset - off if wrong.offset >= off else wrong.offset + off)
+    of.records[at] = wrong._replace(
+        offset=wrong.offset - off if wrong.offset >= off and not behind else wrong.offset + off
+    )
 
 
 @in_files(OFFSET, "acks=all", "inconsistent-offsets", "duplicate")
@@ -66,7 +68,7 @@ def wrong_offset_untold(of: RunDirectory) -> None:
         known = told.get((send.partition, sent.leader_epoch or 0), 0)
         return _survived(of, send, sent) and sent.offset is not None and sent.offset >= known
 
-    _wrong_offset(of, fits)
+    _wrong_offset(of, fits, behind=True)
 
 
 # -- polls -------------------------------------------------------------------------------------------------------------

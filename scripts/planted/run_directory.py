@@ -21,7 +21,7 @@ name: planted-{seed}
 title: a run that was made up
 about: leaders die under load
 runs_in: [local]
-topic: {{name: {topic}, partitions: {partitions}, replication_factor: {brokers}, min_isr: 2}}
+topic: {{name: {topic}, partitions: {partitions}, replication_factor: {brokers}, min_isr: {min_isr}}}
 workload:
   rate: 50
   producers: [{{acks: all, count: {count}}}, {{acks: 1}}]
@@ -91,6 +91,7 @@ def _scenario(world: World) -> str:
         topic=TOPIC,
         partitions=len(world.partitions),
         brokers=BROKERS,
+        min_isr=1 if world.lonely else 2,
         count=len(world.producers) - 1,
         assigned=len(world.readers),
         members=len(world.group.members),

@@ -71,6 +71,8 @@ class World:
         self.kills = self._drawn_kills()
         last = self.kills[-1]
         self.load_s = last.at + last.seconds + TAKEOVER_S[1] + rand.uniform(2.0, 10.0)
+        self.lonely = rand.random() < 0.25
+        """The leader of partition 0 is alone in the ISR before it dies, and what it has acknowledged then may go with it."""
         self.batches: list[Batch] = []
         self.acked: dict[str, str] = {}
         """Name of each record that was acknowledged, to the ack level that it was sent with."""
@@ -135,6 +137,8 @@ class World:
         for number, kill in enumerate(self.kills, 1):
             self.at(kill.at, lambda number=number, kill=kill: self._kill(number, kill))
         self._draw_crashes()
+        if self.lonely:
+            self.at(self.kills[0].at - 1.0, self._leave_alone)
         self._until(self.load_s)
         self.write(Phase(self.now, "heal"))
         self._until(self.now + 1.0)
@@ -259,7 +263,8 @@ class World:
             epoch = batch.epoch if acked else None
             unknown = batch.number if outcome == INFO else None
             attempts = batch.attempts if acked and batch.acks == "1" else None
-            self.write(Sent(self.now, number, outcome, offset, epoch, None, error, unknown, attempts))
+            isr = batch.isr or None if acked else None
+            self.write(Sent(self.now, number, outcome, offset, epoch, isr, error, unknown, attempts))
 
     def give_up(self, batch: Batch) -> None:
         self.end(batch, INFO, "TimeoutError")
@@ -285,11 +290,25 @@ class World:
         step("effect")
         for partition in self.partitions:
             if partition.leader == broker and partition.led and not partition.spared:
+                self._lose_what_is_alone(partition)
                 self.fail_over(partition)
             partition.isr = BROKERS - 1
         self.after(kill.seconds, lambda: step("heal"))
         self.after(kill.seconds + 0.3, lambda: step("healed"))
         self.after(kill.seconds + 0.6, self._whole)
+
+    def _leave_alone(self) -> None:
+        if not self.partitions[0].spared:
+            self.partitions[0].isr = 1
+
+    def _lose_what_is_alone(self, partition: Partition) -> None:
+        """From the first batch on that the leader has acknowledged alone, and that is behind all that was read."""
+        mine = [b for b in self.batches if b.partition == partition.number and b.base is not None]
+        kept = max([partition.read, *(b.end for b in mine if b.isr > 1)])
+        alone = [b for b in mine if b.isr == 1 and (b.base or 0) >= kept]
+        if alone:
+            partition.high_watermark = min(b.base or 0 for b in alone)
+            partition.tail = sorted((b for b in mine if b.end > partition.high_watermark), key=lambda b: b.base or 0)
 
     def _whole(self) -> None:
         for partition in self.partitions:

@@ -655,7 +655,7 @@ def fetch_result(ask: m.FetchPartition, **fields: Any) -> m.FetchResult:
 
 
 def produce_result(topic: str, partition: int, **fields: Any) -> m.ProduceResult:
-    known = {"base_offset": -1, "log_start_offset": 0, "leader_id": -1, "leader_epoch": -1}
+    known = {"base_offset": -1, "log_start_offset": 0, "leader_id": -1, "leader_epoch": -1, "isr_size": 0}
     return m.ProduceResult(topic=topic, partition=partition, **{**known, **fields})
 
 

@@ -545,10 +545,15 @@ class PartitionHost:
         return self._on_disk(self.log.append_as_follower, records, sent)
 
     @property
-    def is_sole(self) -> bool:
-        """It leads, and nobody else is in sync: this copy is the partition."""
+    def in_sync(self) -> int:
+        """Size of the ISR of a leader; 0 for a follower."""
         leading = self.replica.leading
-        return leading is not None and len(leading.isr.committed.isr) == 1
+        return 0 if leading is None else len(leading.isr.committed.isr)
+
+    @property
+    def is_sole(self) -> bool:
+        """It leads, and no other replica is in sync: this copy is the partition."""
+        return self.in_sync == 1
 
     def refused(self, damage: Damage) -> TidelogError:
         """Where nobody decides about rot: the whole copy is given up."""

@@ -2,8 +2,8 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from tidelog.broker.partition_host import SYNC, PartitionHost
 from tidelog.broker.pending import Settle, resolve
@@ -29,9 +29,15 @@ Found = Buffer | TidelogError
 Examined = dict[TopicPartition, Found]
 Background = Callable[[Callable[[], Found]], Awaitable[Found]]
 """Runs what would hold up the event loop beside it."""
-Wait = Callable[[Settle], None]
 
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class Waits(NamedTuple):
+    """The reason for which a partition's answer waits."""
+
+    host: PartitionHost
+    wait: Callable[[Settle], None]
 
 
 class ProduceHandler:
@@ -103,25 +109,25 @@ class ProduceHandler:
             answer(m.ProduceResponse(results=tuple([self._refusal(p, fault) for p in request.partitions])))
             return None
         results: list[m.ProduceResult] = []
-        waiting: list[tuple[int, Wait]] = []
+        waiting: list[tuple[int, Waits]] = []
         began_at = self.clock.now()
         for part in request.partitions:
             try:
                 found = examined.get(TopicPartition(part.topic, part.partition)) if examined else None
-                result, wait = self._append(part, request.acks, found)
+                result, waits = self._append(part, request.acks, found)
             except TidelogError as error:
                 result = self._refusal(part, error)
             else:
-                if wait is not None:
-                    waiting.append((len(results), wait))
+                if waits is not None:
+                    waiting.append((len(results), waits))
             results.append(result)
         self._local.observe(self.clock.now() - began_at)
         if not waiting:
             answer(m.ProduceResponse(results=tuple(results)))
             return None
-        parked = Parked(self, results, [index for index, _ in waiting], request.timeout_ms, answer)
-        for index, wait in waiting:
-            wait(functools.partial(parked.settle, index))
+        parked = Parked(self, results, {index: waits.host for index, waits in waiting}, request.timeout_ms, answer)
+        for index, waits in waiting:
+            waits.wait(functools.partial(parked.settle, index))
         return parked
 
     def _fault(self, request: m.ProduceRequest) -> TidelogError | None:
@@ -139,7 +145,7 @@ class ProduceHandler:
             return TidelogError("partitions names one partition twice", ErrorCode.INVALID_REQUEST)
         return None
 
-    def _append(self, part: m.ProducePartition, acks: int, found: Found | None) -> tuple[m.ProduceResult, Wait | None]:
+    def _append(self, part: m.ProducePartition, acks: int, found: Found | None) -> tuple[m.ProduceResult, Waits | None]:
         """The answer for one partition if all goes well, and what it has to wait for."""
         host = self._manager.host(part.topic, part.partition, part.topic_id)
         records = part.records if found is None or isinstance(found, TidelogError) else found
@@ -162,12 +168,13 @@ class ProduceHandler:
             log_start_offset=host.log.log_start_offset,
             leader_id=host.replica.leader,
             leader_epoch=host.replica.leader_epoch,
+            isr_size=host.in_sync,
         )
         end = appended.last_offset + 1
         if acks == ACKS_ALL:
-            return result, functools.partial(host.wait_committed, end)
+            return result, Waits(host, functools.partial(host.wait_committed, end))
         if acks == 1 and host.config.flush == SYNC:
-            return result, functools.partial(host.wait_synced, end)
+            return result, Waits(host, functools.partial(host.wait_synced, end))
         return result, None
 
     def _check_carriage(self, host: PartitionHost, batches: Batches) -> None:
@@ -188,6 +195,7 @@ class ProduceHandler:
             log_start_offset=result.log_start_offset,
             leader_id=NO_LEADER,
             leader_epoch=NO_EPOCH,
+            isr_size=0,
         )
 
     def _refusal(self, part: m.ProducePartition, error: TidelogError) -> m.ProduceResult:
@@ -206,6 +214,7 @@ class ProduceHandler:
             log_start_offset=NO_OFFSET,
             leader_id=NO_LEADER if host is None else host.replica.leader,
             leader_epoch=NO_EPOCH if host is None else host.replica.leader_epoch,
+            isr_size=0,
         )
 
 
@@ -218,14 +227,14 @@ class Parked:
         self,
         handler: ProduceHandler,
         results: list[m.ProduceResult],
-        waiting: Iterable[int],
+        waiting: Mapping[int, PartitionHost],
         timeout_ms: int,
         answer: Answer,
     ) -> None:
-        """`waiting`: which of the results hold only if the partition is committed in time."""
+        """`waiting`: partitions by which of the results hold only if they are committed in time."""
         self._handler = handler
         self._results = results
-        self._open = set(waiting)
+        self._open = dict(waiting)
         self._timeout_ms = timeout_ms
         self._answer = answer
         self._parked_at = handler.clock.now()
@@ -236,9 +245,11 @@ class Parked:
         """A partition is committed, or never will be here. Late news of a request that is over are ignored."""
         if index not in self._open:
             return
-        self._open.remove(index)
+        host = self._open.pop(index)
         if code is not ErrorCode.NONE:
             self._fail(index, code, "replication did not complete")
+        else:
+            self._results[index] = _acknowledged_by(host.in_sync, self._results[index])
         if not self._open:
             self._end()
             self._answer(m.ProduceResponse(results=tuple(self._results)))
@@ -265,3 +276,18 @@ class Parked:
         self._timer.cancel()
         self._handler.waiting -= 1
         self._handler.remote.observe(self._handler.clock.now() - self._parked_at)
+
+
+def _acknowledged_by(isr_size: int, result: m.ProduceResult) -> m.ProduceResult:
+    """The ISR may have changed since the append."""
+    if isr_size == result.isr_size:
+        return result
+    return m.ProduceResult(
+        topic=result.topic,
+        partition=result.partition,
+        base_offset=result.base_offset,
+        log_start_offset=result.log_start_offset,
+        leader_id=result.leader_id,
+        leader_epoch=result.leader_epoch,
+        isr_size=isr_size,
+    )

@@ -68,7 +68,8 @@ class Notes:
         name = None if error is None else error_name(error)
         batch = self._batch_of(error) if sure == INFO and isinstance(error, DeliveryError) else None
         attempts = metadata.attempts if metadata is not None and acks == FROM_LEADER else None
-        self.append(Sent(self.now(), number, sure, offset, epoch, None, name, batch, attempts))
+        isr = metadata.isr_size or None if metadata is not None else None
+        self.append(Sent(self.now(), number, sure, offset, epoch, isr, name, batch, attempts))
 
     def _batch_of(self, error: DeliveryError) -> int:
         """All records of a batch end with one error; those of other batches may end in between."""

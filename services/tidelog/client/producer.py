@@ -43,6 +43,8 @@ class RecordMetadata(NamedTuple):
     """Of the leader that has acknowledged it."""
     attempts: int = 1
     """Number of times that it was sent."""
+    isr_size: int = 0
+    """Replicas in sync when it was acknowledged; 0: not known, as with acks=0."""
 
 
 Ack = asyncio.Future[RecordMetadata]
@@ -512,7 +514,7 @@ class Producer:
 
     def _answered(self, batch: Batch[Ack], result: m.ProduceResult) -> None:
         if result.error_code is ErrorCode.NONE:
-            self._succeed(batch, result.base_offset)
+            self._succeed(batch, result.base_offset, result.isr_size)
             return
         error = TidelogError(result.error_message or result.error_code.name, result.error_code)
         if self._idempotent and error.code in PRODUCER_STATE:
@@ -618,7 +620,7 @@ class Producer:
         self._accumulator.done(batch)
         self._fail(batch, f"{error} (try {batch.failures})", code)
 
-    def _succeed(self, batch: Batch[Ack], base_offset: int) -> None:
+    def _succeed(self, batch: Batch[Ack], base_offset: int, isr_size: int = 0) -> None:
         self._accumulator.settled(batch.partition, self._ports.clock.now())
         self._accumulator.done(batch)
         if (parts := self._parts.get(batch.waiters[0])) is not None:
@@ -628,10 +630,10 @@ class Producer:
             base_offset = parts.offset
         topic, partition = batch.partition
         step = 0 if base_offset == NO_OFFSET else 1
-        offset, attempts = base_offset, batch.failures + 1
+        offset, epoch, attempts = base_offset, batch.leader_epoch, batch.failures + 1
         for ack, timestamp_ms in zip(batch.waiters, batch.timestamps_ms, strict=True):
             if not ack.done():
-                ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms, batch.leader_epoch, attempts))
+                ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms, epoch, attempts, isr_size))
             offset += step
 
     def _part_ends(self, ack: Ack, parts: _Parts) -> bool:

@@ -3146,6 +3146,7 @@ class ProduceResult(Message):
         "log_start_offset",
         "leader_id",
         "leader_epoch",
+        "isr_size",
     )
     topic: str
     partition: int
@@ -3155,6 +3156,7 @@ class ProduceResult(Message):
     log_start_offset: int
     leader_id: int
     leader_epoch: int
+    isr_size: int
 
     def __init__(
         self,
@@ -3167,6 +3169,7 @@ class ProduceResult(Message):
         log_start_offset,
         leader_id,
         leader_epoch,
+        isr_size,
     ):
         self.topic = topic
         self.partition = partition
@@ -3176,6 +3179,7 @@ class ProduceResult(Message):
         self.log_start_offset = log_start_offset
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+        self.isr_size = isr_size
 
     def _values(self):
         return (
@@ -3187,6 +3191,7 @@ class ProduceResult(Message):
             self.log_start_offset,
             self.leader_id,
             self.leader_epoch,
+            self.isr_size,
         )
 
 

@@ -970,6 +970,7 @@ class ProduceResult(Message):
     log_start_offset: int
     leader_id: int
     leader_epoch: int
+    isr_size: int
 
 @value(kw_only=True)
 class ProduceResponse(Message):

@@ -45,7 +45,22 @@ async def test_acks_all_is_answered_when_every_member_has_it() -> None:
     assert bench.host.log.log_end_offset == 2
     bench.host.step(follower_at(2))
     result = await sending
-    assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
+    assert (result.error_code, result.base_offset, result.isr_size) == (ErrorCode.NONE, 0, 2)
+
+
+async def test_a_lone_leader_says_so_when_it_acknowledges() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1,), replicas=(1, 2), config=TopicConfig(min_insync_replicas=1))
+    assert [(await bench.send(GOOD, acks=acks)).isr_size for acks in (-1, 1)] == [1, 1]
+
+
+async def test_the_size_of_the_isr_is_that_of_the_acknowledgement() -> None:
+    bench, config = BrokerBench(), TopicConfig(min_insync_replicas=1)
+    bench.told(isr=(1, 2), replicas=(1, 2), config=config)
+    sending = asyncio.ensure_future(bench.send(GOOD))
+    await asyncio.sleep(0)
+    bench.told(isr=(1,), replicas=(1, 2), config=config, partition_epoch=8)
+    assert (await sending).isr_size == 1
 
 
 @requirement("Durability can be traded for write latency")

@@ -37,3 +37,15 @@ def test_records_of_one_batch_in_doubt_have_its_number(tmp_path: Path) -> None:
 def test_attempts_are_told_where_one_replica_acknowledges(tmp_path: Path, acks: str, told: int | None) -> None:
     (found,) = sent(tmp_path, (acks, RecordMetadata("t", 0, 5, 0, 4, attempts=3), None))
     assert found.attempts == told
+
+
+@pytest.mark.parametrize(("size", "told"), [(1, 1), (3, 3), (0, None)])
+def test_an_acknowledgement_tells_the_size_of_the_isr(tmp_path: Path, size: int, told: int | None) -> None:
+    (found,) = sent(tmp_path, ("all", RecordMetadata("t", 0, 5, 0, 4, isr_size=size), None))
+    assert found.isr == told
+
+
+def test_batches_that_fail_at_the_same_time_keep_their_numbers(tmp_path: Path) -> None:
+    one, other = lost(), lost()
+    found = sent(tmp_path, *(("all", None, error) for error in (one, other, one, other)))
+    assert [each.batch for each in found] == [1, 2, 1, 2]
