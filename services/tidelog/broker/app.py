@@ -5,7 +5,7 @@ The same class runs in production and in the simulator; only the ports differ.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -69,6 +69,8 @@ HIGH_WATERMARK_FLUSH_S: Final = 0.1
 CALLS_GRACE_S: Final = 0.5
 """For answers that are on their way. What other brokers, controllers and producers have open is streams, which end only when
 they are cut, so that every stop takes this long."""
+LOAD_TURN_S: Final = 0.05
+"""For so long a thread opens logs before the event loop hears of it: a turn for each log costs more than to open it."""
 FLUSH_GRACE_S: Final = 2.0
 
 
@@ -424,7 +426,7 @@ class Broker:
     async def _open_logs(self, cluster_id: str) -> LogStore:
         """Locks the data directory and recovers every log; what an operator should know goes to the log.
 
-        It may take long: sessions with ZooKeeper live on meanwhile, and a signal ends it after the log that is being opened.
+        It may take long: sessions with ZooKeeper live on meanwhile, and a signal ends it soon after the log that is being opened.
         """
         started = self._ports.clock.now()
         producers = ProducerLimits(self._settings.producer_ids_max, self._settings.producer_id_expiration_ms / 1000)
@@ -441,8 +443,9 @@ class Broker:
             open_files_max=self._open_files_max or self._settings.max_open_segments,
             producers=producers,
         )
-        for step in logs.loading():
-            await self._ports.disk.in_background(step)
+        steps = logs.loading()
+        while await self._ports.disk.in_background(partial(_load_some, steps, self._ports.clock.now)):
+            pass
         for note in logs.notes:
             _log.warning("%s", note)
         self._metrics.log.watch_strays(lambda: len(logs.strays), lambda: bool(logs.past.another))
@@ -456,3 +459,13 @@ class Broker:
         epoch = -1 if self.registration is None else self.registration.broker_epoch
         clean = logs.close(high_watermarks, epoch)
         _log.info("data directory closed %s", "cleanly" if clean else "without the clean-shutdown marker")
+
+
+def _load_some(steps: Iterator[Callable[[], None]], now: Callable[[], float]) -> bool:
+    """Takes steps for one turn. Returns False after the last one."""
+    until = now() + LOAD_TURN_S
+    for step in steps:
+        step()
+        if now() >= until:
+            return True
+    return False
