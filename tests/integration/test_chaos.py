@@ -1,14 +1,17 @@
 """Runs of scenarios on real processes, from the file to the verdict; and that a verdict can be red."""
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from helpers.cluster import unique_topic
 from helpers.requirements import requirement
+from tidelog.chaos.checking import HISTORY, CannotCheck
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.clusters import Given
 from tidelog.chaos.faults.base import On
@@ -122,27 +125,70 @@ def test_a_target_that_is_not_there_is_no_pass(shared_cluster: LocalCluster, tmp
     assert "no process broker-7 in this cluster" in outcome.file.ended
 
 
-def test_an_interrupted_run_leaves_nothing_behind_but_its_files(tmp_path: Path) -> None:
-    """Ctrl-C while a broker stands still: every process ends, and what there is of the history can be judged."""
-    path, directory = tmp_path / "mine.yaml", tmp_path / "run"
-    path.write_text(KILL.replace("fault: kill", "fault: pause").replace("6s", "600s").replace("for: 2s", "for: 500s"))
+def interrupted(folder: Path, text: str, reached: Callable[[Path], bool]) -> Path:
+    """The directory of a run that got Ctrl-C once `reached` was true of it."""
+    path, directory = folder / "mine.yaml", folder / "run"
+    path.write_text(text)
     command = [sys.executable, "-m", "tidelog.cli.main", "chaos", "run", str(path), "--dir", str(directory), "--keep"]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         until((directory / "cluster" / FILE_NAME).exists, "the cluster", timeout_s=60.0)
-        cluster = LocalCluster(directory / "cluster")
-        until(lambda: State.PAUSED in {row.state for row in cluster.status()}, "the pause", timeout_s=90.0)
+        until(lambda: reached(directory), "the moment of the interrupt", timeout_s=90.0)
         run.send_signal(signal.SIGINT)
         assert run.wait(60.0) == 130
     finally:
         if run.poll() is None:
             run.kill()
             run.wait()
-    assert {row.state for row in cluster.status()} == {State.STOPPED}
+    assert {row.state for row in LocalCluster(directory / "cluster").status()} == {State.STOPPED}
     assert RunFile.read(directory).ended == "interrupted"
-    verdict = judge(directory)
+    return directory
+
+
+def test_an_interrupted_run_leaves_nothing_behind_but_its_files(tmp_path: Path) -> None:
+    """Ctrl-C while a broker stands still: every process ends, and what there is of the history can be judged."""
+    text = KILL.replace("fault: kill", "fault: pause").replace("6s", "600s").replace("for: 2s", "for: 500s")
+
+    def paused(directory: Path) -> bool:
+        return State.PAUSED in {row.state for row in LocalCluster(directory / "cluster").status()}
+
+    verdict = judge(interrupted(tmp_path, text, paused))
     assert not verdict.complete and any("cut off after line" in note for note in verdict.notes)
     assert (verdict.sound, verdict.exit_code) == (True, 3), verdict
+
+
+@pytest.mark.parametrize("phase", ["set-up", "load", "heal", "final"])
+def test_an_interrupt_in_any_phase_leaves_what_there_is(phase: str, tmp_path: Path) -> None:
+    """The leader is back with the healing alone, which takes its time then."""
+
+    def reached(directory: Path) -> bool:
+        history = directory / HISTORY
+        return phase == "set-up" or (history.exists() and f'"phase":"{phase}"' in history.read_text())
+
+    directory = interrupted(tmp_path, KILL.replace(", for: 2s", ""), reached)
+    if not (directory / HISTORY).exists():
+        with pytest.raises(CannotCheck, match=f"{directory} has no {HISTORY}"):
+            judge(directory)
+        return
+    verdict = judge(directory)
+    assert (verdict.complete, verdict.sound, verdict.exit_code) == (False, True, 3), verdict
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_under_the_history_ends_the_run_in_one_line(tmp_path: Path) -> None:
+    path, small = tmp_path / "mine.yaml", tmp_path / "small"
+    path.write_text(KILL)
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(small)], check=True)
+    try:
+        command = [sys.executable, "-m", "tidelog.cli.main", "chaos"]
+        ran = subprocess.run([*command, "run", str(path), "--dir", str(small / "run")], capture_output=True, text=True)
+        last = ran.stderr.strip().splitlines()[-1]
+        assert ran.returncode == 3 and "No space left on device; `make clean` removes old runs" in last, ran.stderr
+        checked = subprocess.run([*command, "check", str(small / "run")], capture_output=True, text=True)
+        assert checked.returncode == 3 and len(checked.stderr.strip().splitlines()) == 1, checked
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
 
 
 def test_a_topic_that_was_there_before_is_not_deleted(shared_cluster: LocalCluster, tmp_path: Path) -> None:
