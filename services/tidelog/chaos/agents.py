@@ -13,7 +13,7 @@ from typing import Any, Final
 from tidelog.chaos.checker.intervals import runs
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.faults.base import to_the_end
-from tidelog.chaos.history import ASSIGNED, LOST, Ownership, Processed, Span
+from tidelog.chaos.history import ASSIGNED, LOST, Ownership, Position, Processed, Span, Stored
 from tidelog.chaos.sources import name_of
 from tidelog.client.admin import Admin
 from tidelog.cluster.api import AGENT, ClusterError, process_name
@@ -73,6 +73,10 @@ class AgentWatch:
         self._read: set[Path] = set()
         self._term = (NO_EPOCH, NO_EPOCH)
         """Coordinator epoch and generation."""
+        self._committed: dict[TopicPartition, int] = {}
+        """The offsets that the coordinator told after the last look."""
+        self._noted: dict[TopicPartition, int] = {}
+        """The offsets that the history has."""
 
     def moved(self, targets: Sequence[str]) -> bool:
         """True if others own everything."""
@@ -104,8 +108,22 @@ class AgentWatch:
             group = None  # its coordinator is away, or it has no member yet
         for path in await to_the_end(self._new_files):
             await self._take(path)
+        self._note_committed()
         if group is not None:
             self._note((group.coordinator_epoch, group.generation), self._owners(group))
+        try:
+            found = await self._admin.groups.committed(GROUP, self._partitions)
+            self._committed = {tp: each.offset for tp, each in found.items()}
+        except (TidelogError, TransportError):
+            pass
+
+    def _note_committed(self) -> None:
+        """An agent writes a file before it commits, so that all files with records that were committed at the last look have been
+        taken by now. An owner that begins from here on begins behind them."""
+        if self._committed != self._noted:
+            self._noted = self._committed
+            positions = tuple(Position(*tp, offset) for tp, offset in sorted(self._committed.items()))
+            self._chronicle.append(Stored(self._chronicle.now(), GROUP, positions))
 
     def _owners(self, group: m.DescribedGroup) -> Mapping[str, frozenset[TopicPartition]]:
         owned: dict[str, frozenset[TopicPartition]] = dict.fromkeys(self.owned, frozenset())
@@ -118,17 +136,20 @@ class AgentWatch:
 
     def _note(self, term: tuple[int, int], owned: Mapping[str, frozenset[TopicPartition]]) -> None:
         """In a new term a member may begin again at the committed offsets, whether or not its partitions are the same."""
-        now, began = self._chronicle.now(), term != self._term
+        began = term != self._term
         self._term = term
         for name, before in self.owned.items():
             after = owned[name]
             if lost := before if began else before - after:
-                self._chronicle.append(Ownership(now, LOST, name, tuple(sorted(lost)), GROUP))
+                self._tell(LOST, name, lost)
             if after and (began or after - before):
-                self._chronicle.append(Ownership(now, ASSIGNED, name, tuple(sorted(after)), GROUP))
+                self._tell(ASSIGNED, name, after)
             if after != before:
                 self._say(f"{name} owns partitions {listed(after)}")
         self.owned.update(owned)
+
+    def _tell(self, kind: str, name: str, partitions: frozenset[TopicPartition]) -> None:
+        self._chronicle.append(Ownership(self._chronicle.now(), kind, name, tuple(sorted(partitions)), GROUP))
 
     def _new_files(self) -> list[Path]:
         found = [path for name in self.owned for path in (self._directory / name).glob(PATTERN)]

@@ -3,18 +3,21 @@
 What is a replica's own is left out: indexes, checkpoints, where a segment ends. What it is asked to hold is every batch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 
 from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog, Stretch
 from tidelog.chaos.faults.base import to_the_end
+from tidelog.chaos.faults.disks import FLIPPED
 from tidelog.client.admin import Admin
 from tidelog.client.offsets import LATEST
-from tidelog.cluster.api import Cluster, ClusterError, broker_name
+from tidelog.cluster.api import Cluster, ClusterError, broker_id_of, broker_name
+from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
+from tidelog.storage.log_store import parse_folder_name
 from tidelog.storage.segment import parse_segment_name
 from tidelog.topic_config import TopicConfig, known, parse
-from tidelog.wire.batch import HEADER_BYTES, batch_size, read_header
+from tidelog.wire.batch import HEADER_BYTES, batch_size, read_header, whole_batch
 
 DIGEST_BYTES = 16
 
@@ -47,6 +50,39 @@ def _read(cluster: Cluster, broker: int, tp: TopicPartition) -> ReplicaLog:
         return replica_log(broker, cluster.files(broker_name(broker)).read(f"{tp.topic}-{tp.partition}"))
     except FileNotFoundError:
         return ReplicaLog(broker, 0, 0, ())
+
+
+async def rotten_copies(
+    cluster: Cluster, topic: str, observed: Iterable[Mapping[str, object]]
+) -> list[tuple[int, int]]:
+    """(broker, partition) of each copy in which a fault has flipped a bit, and which still holds a batch that fails its checksum:
+    no scrub has come to it yet. `observed`: by faults of their targets."""
+    found: dict[tuple[int, int], None] = {}
+    for each in observed:
+        for target, seen in each.items():
+            path = seen.get(FLIPPED, "") if isinstance(seen, Mapping) else ""
+            tp = parse_folder_name(path.partition("/")[0])
+            if tp is not None and tp.topic == topic and await to_the_end(_is_rotten, cluster, target, tp):
+                found[broker_id_of(target), tp.partition] = None
+    return list(found)
+
+
+def _is_rotten(cluster: Cluster, target: str, tp: TopicPartition) -> bool:
+    try:
+        files = cluster.files(target).read(f"{tp.topic}-{tp.partition}")
+    except FileNotFoundError:
+        return False
+    return not all(_is_whole(data) for name, data in files.items() if parse_segment_name(name) is not None)
+
+
+def _is_whole(segment: bytes) -> bool:
+    at = 0
+    while at < len(segment):
+        try:
+            at += whole_batch(segment, at).size_bytes
+        except TidelogError:
+            return False
+    return True
 
 
 def replica_log(broker: int, files: Mapping[str, bytes]) -> ReplicaLog:

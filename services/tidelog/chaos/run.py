@@ -21,7 +21,7 @@ from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.observe import Observer
 from tidelog.chaos.premises import idle_parts
 from tidelog.chaos.protocol_log import PROTOCOL, ProtocolLog
-from tidelog.chaos.replicas import read_replicas
+from tidelog.chaos.replicas import read_replicas, rotten_copies
 from tidelog.chaos.run_files import WHOLE_WITHIN_S, RunFile, promise_of
 from tidelog.chaos.scenario import Scenario
 from tidelog.chaos.sources import Lines, Orders, Source
@@ -213,6 +213,8 @@ class Run:
             await read_with_spark(servers, self.topic, self.scenario.topic.partitions, chronicle, self.directory)
         replicas = await read_replicas(self.cluster, admin, self.topic)
         (self.directory / REPLICAS).write_text(json.dumps([each.to_json() for each in replicas]))
+        observed = [fault.observed for fault in player.played]
+        self.file.rotten = await rotten_copies(self.cluster, self.topic, observed)
         self._enter(chronicle, "end")
 
     async def _whole(self, admin: Admin) -> None:

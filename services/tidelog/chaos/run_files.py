@@ -1,7 +1,7 @@
 """What a run leaves in its directory beside the history and the samples, and what is made of all of it: the verdict."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -64,6 +64,8 @@ class RunFile:
     loop_late: int = 0
     created: bool = False
     """The topic of the load was made by this run."""
+    rotten: list[tuple[int, int]] = field(default_factory=list)
+    """(broker, partition) of copies in which a fault has flipped a bit that no scrub has found yet. They are not compared."""
     unkept: list[Kept] = field(default_factory=list)
     """Promises that the run itself saw broken after everything was healed."""
     ended: str = "interrupted"
@@ -78,6 +80,7 @@ class RunFile:
         try:
             found: dict[str, Any] = json.loads((directory / RUN).read_text())
             found["faults"] = [PlayedFault(**each) for each in found["faults"]]
+            found["rotten"] = [(broker, partition) for broker, partition in found.get("rotten", ())]
             found["unkept"] = [Kept(**each) for each in found.get("unkept", ())]
             found["column"] = Column(found.get("column", Column.ALL_2))
             known = {each.name for each in fields(cls)}
@@ -100,7 +103,18 @@ def judge(directory: Path) -> Verdict:
     """From the files alone, so that a run can be judged again. CannotCheck, HistoryDamaged."""
     file = RunFile.read(directory)
     scenario, replicas = played(directory, file), read_replicas(directory / REPLICAS)
-    return beyond_rules(directory, file, scenario, replicas, check_run(directory, replicas))
+    return beyond_rules(directory, file, scenario, replicas, check_run(directory, compared(file, replicas)))
+
+
+def compared(file: RunFile, replicas: Sequence[PartitionReplicas] | None) -> list[PartitionReplicas] | None:
+    """Leaves out copies that are known to be rotten."""
+    if replicas is None:
+        return None
+    rotten = set(file.rotten)
+    return [
+        replace(each, replicas=tuple(log for log in each.replicas if (log.broker, each.partition) not in rotten))
+        for each in replicas
+    ]
 
 
 def beyond_rules(
@@ -128,7 +142,9 @@ def beyond_rules(
     seen = expect.Seen(facts, looks, [fault.observed for fault in file.faults])
     more = (*expect.judge(scenario.expect, seen), *_controls(scenario, verdict))
     begun = premises(scenario, facts, verdict)
-    return replace(verdict.with_promises(*begun, *more), notes=(*verdict.notes, *_pace(file), *_left_out(file)))
+    return replace(
+        verdict.with_promises(*begun, *more), notes=(*verdict.notes, *_rotten(file), *_pace(file), *_left_out(file))
+    )
 
 
 def _all_compared(topic: TopicShape, replicas: Sequence[PartitionReplicas]) -> Kept:
@@ -173,6 +189,12 @@ def _left_out(file: RunFile) -> tuple[str, ...]:
         return ()
     drawn = len(file.faults) + len(file.left_out)
     return (f"{len(file.left_out)} of {drawn} drawn faults took no effect: {'; '.join(file.left_out)}",)
+
+
+def _rotten(file: RunFile) -> Iterator[str]:
+    for broker, partition in file.rotten:
+        copy = f"the copy of {file.topics[0]}-{partition} on broker {broker}"
+        yield f"{copy} is rotten, by a bit that a fault has flipped, and was not compared: no scrub has come to it"
 
 
 def _pace(file: RunFile) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The files of a run's agents, written by the handler that they run, and their partitions as the history tells them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +9,9 @@ import pytest
 
 from tidelog.agent.files import FileHandler
 from tidelog.chaos.agents import FOLDER, AgentWatch, listed
+from tidelog.chaos.checker.check import check
 from tidelog.chaos.chronicle import Chronicle
-from tidelog.chaos.history import HistoryReader, Ownership, Polled, Processed
+from tidelog.chaos.history import HistoryReader, Ownership, Polled, Processed, Stored
 from tidelog.chaos.sources import numbered
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError
@@ -36,12 +37,21 @@ async def write(directory: Path, name: str, *numbers: int) -> None:
     await handler.flush()
 
 
+def flushed(chronicle: Chronicle, directory: Path) -> Path:
+    chronicle.phase("heal")
+    return directory / "history"
+
+
 class Groups:
     """The group as its coordinator tells of it; None: it tells nothing."""
 
     def __init__(self) -> None:
         self.owned: dict[str, Sequence[int]] | None = {}
         self.term = (1, 1)
+        self.stored: dict[TopicPartition, int] = {}
+
+    async def committed(self, group: str, partitions: Collection[TopicPartition]) -> Any:
+        return {tp: SimpleNamespace(offset=self.stored[tp]) for tp in partitions if tp in self.stored}
 
     async def describe_one(self, group: str) -> Any:
         if self.owned is None:
@@ -92,6 +102,41 @@ async def test_a_takeover_is_told_and_seen(tmp_path: Path) -> None:
         await watched.watch.look()
         assert watched.watch.moved(["agent-1"]) and not watched.watch.moved(["agent-2"])
     assert watched.said[-2:] == ["agent-1 owns partitions none", "agent-2 owns partitions 0 1"]
+
+
+async def test_what_is_committed_is_told_after_its_files(tmp_path: Path) -> None:
+    """A file that comes between the listing and the question was written before its records were committed."""
+    with Chronicle(tmp_path / "history", SystemClock()) as chronicle:
+        watched = Watched(tmp_path, chronicle)
+        watched.groups.stored = {TP: 2}
+        await watched.watch.look()
+        await write(tmp_path, "agent-1", 0, 1)
+        await watched.watch.look()
+        await watched.watch.look()
+    found = [type(each) for each in HistoryReader(tmp_path / "history")]
+    assert found == [Polled, Processed, Stored]
+
+
+async def test_an_agent_may_begin_again_but_not_before_a_commit(tmp_path: Path) -> None:
+    """Several terms may pass between two looks, and files of each be there; what was committed in an earlier one is done."""
+    with Chronicle(tmp_path / "history", SystemClock()) as chronicle:
+        watched = Watched(tmp_path, chronicle)
+        watched.groups.owned = {"agent-1": [0]}
+        await watched.watch.look()
+        await write(tmp_path, "agent-1", 0, 1)
+        await write(tmp_path, "agent-1", 0, 1, 2)
+        watched.groups.term, watched.groups.stored = (2, 1), {TP: 2}
+        await watched.watch.look()
+        watched.groups.term = (3, 1)
+        await watched.watch.look()
+        await write(tmp_path, "agent-1", 2, 3)
+        await watched.watch.look()
+        before = check(list(HistoryReader(flushed(chronicle, tmp_path)))).anomalies["group-duplicates"].count
+        await write(tmp_path, "agent-1", 1)
+        await watched.watch.look()
+    found = check(HistoryReader(tmp_path / "history")).anomalies["group-duplicates"]
+    assert before == 0 and found.count == 1
+    assert "agent-1 processed offset 1 again, although 2 was committed before" in found.examples[0].text
 
 
 async def test_in_a_new_term_a_member_begins_anew(tmp_path: Path) -> None:

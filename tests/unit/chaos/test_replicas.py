@@ -10,7 +10,8 @@ from helpers.batches import batch
 from helpers.fake_cluster import FakeCluster
 from tidelog.chaos.checker.check import check
 from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog
-from tidelog.chaos.replicas import read_replicas, replica_log
+from tidelog.chaos.faults.disks import FLIPPED
+from tidelog.chaos.replicas import read_replicas, replica_log, rotten_copies
 from tidelog.cluster.api import ClusterError
 from tidelog.ids import TopicPartition
 from tidelog.storage.segment import segment_name
@@ -92,3 +93,18 @@ def test_x2_a_replica_whose_folder_is_gone_holds_nothing(tmp_path: Path) -> None
 def test_x2_a_compacted_topic_is_not_judged(tmp_path: Path, policy: str) -> None:
     with pytest.raises(ClusterError, match=f"topic t has cleanup.policy={policy}: replicas of a compacted topic"):
         run(read_replicas(FakeCluster(base=tmp_path), Admin(policy), "t"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stored", "rotten"),
+    [(ONE + bytes([*TWO[:-1], TWO[-1] ^ 1]) + THREE, True), (ONE + TWO, False), (ONE + TWO[:-1], True), (b"", False)],
+    ids=["flipped", "whole", "torn", "empty"],
+)
+def test_a_copy_is_rotten_while_a_flipped_bit_is_in_it(tmp_path: Path, stored: bytes, rotten: bool) -> None:
+    cluster = FakeCluster(base=tmp_path)
+    folder = tmp_path / "broker-1" / "t-0"
+    folder.mkdir(parents=True)
+    (folder / segment_name(0)).write_bytes(stored)
+    observed = [{"broker-1": {FLIPPED: f"t-0/{segment_name(0)}"}}, {"broker-2": {FLIPPED: "t-1/gone.log"}}, {"x": 1}]
+    assert run(rotten_copies(cluster, "t", observed)) == ([(1, 0)] if rotten else [])  # type: ignore[arg-type]
+    assert run(rotten_copies(cluster, "other", observed)) == []  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.histories import Story, rows
-from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog
+from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog, Stretch
 from tidelog.chaos.checking import REPLICAS, CannotCheck
 from tidelog.chaos.history import HistoryWriter
 from tidelog.chaos.launch import broken_so_far
@@ -88,6 +88,21 @@ def test_a_run_whose_consumer_has_read_nothing_is_not_sound(tmp_path: Path) -> N
 def test_faults_that_were_drawn_and_missed_are_noted(tmp_path: Path) -> None:
     verdict = judge(run(tmp_path, whole(), left_out=["kill broker-1: it is stopped, not running"]))
     assert "1 of 1 drawn faults took no effect: kill broker-1: it is stopped, not running" in verdict.notes
+
+
+@pytest.mark.parametrize(("rotten", "exit_code"), [([(2, 0)], 0), ([], 1), ([(1, 0)], 1)])
+def test_a_copy_that_is_known_to_be_rotten_is_named(
+    rotten: list[tuple[int, int]], exit_code: int, tmp_path: Path
+) -> None:
+    good, bad = (Stretch(0, 1, digest) for digest in ("good", "bad"))
+    logs = tuple(ReplicaLog(broker, 0, 1, (bad if broker == 2 else good,)) for broker in range(3))
+    held = [PartitionReplicas("chaos", 0, 1, logs), *HELD[1:]]
+    verdict = judge(run(tmp_path, whole(), held, rotten=rotten))
+    assert verdict.exit_code == exit_code
+    named = [note for note in verdict.notes if "is rotten" in note]
+    assert [note.partition(" is rotten")[0] for note in named] == [
+        f"the copy of chaos-{partition} on broker {broker}" for broker, partition in rotten
+    ]
 
 
 def test_a_run_that_came_to_no_end_is_broken_all_the_same_if_what_there_is_of_it_shows_that(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ class Tenure:
     """Where the group was when it began."""
     committed: int
     """The highest offset whose commit was acknowledged before it began."""
+    tells: bool = False
+    """The member itself tells of each time that it begins; of others, like agents, a rebalance between two looks is not seen."""
     next: int = 0
     """After what the member itself has processed in it."""
     taken_over: int = 0
@@ -91,6 +93,7 @@ class Groups:
         mine = self._groups[record.group]
         if record.process not in self._owners:
             mine.tenures[record.process] = mine.begin()
+        mine.tenures[record.process].tells = record.generation is not None
         if record.generation is not None and record.coordinator_epoch is not None:
             self._claim(record, mine, (record.coordinator_epoch, record.generation))
         self._owners.add(record.process)
@@ -128,8 +131,12 @@ class Groups:
             mine.committed = max(mine.committed, offset)
 
     def stored(self, record: Stored) -> None:
+        """All that a coordinator tells is committed, as if a member had heard it."""
         self._found.judged("group-commit-lost")
-        self._groups[record.group].stored = (record.t, record.offsets[0].offset)
+        mine, offset = self._groups[record.group], record.offsets[0].offset
+        mine.stored = (record.t, offset)
+        mine.acknowledged = max(mine.acknowledged, offset)
+        mine.committed = max(mine.committed, offset)
 
     def check(self, order: VersionOrder, present: bytearray, *, ended: bool) -> None:
         """`present` by value: whether it is in the log at last. Before the end a group may still come to what is left."""
@@ -137,7 +144,8 @@ class Groups:
             self._found.judged("group-unprocessed")
         for name, mine in self._groups.items():
             self._check_commits(name, mine)
-            self._check_stored(name, mine)
+            if ended:
+                self._check_stored(name, mine)
             self._check_skipped(name, mine, order, present, ended=ended)
 
     def _judged(self) -> None:
@@ -157,12 +165,12 @@ class Groups:
 
     def _process(self, record: Processed, mine: Group, start: int, end: int) -> None:
         tenure = mine.tenures.setdefault(record.process, mine.begin())
-        if start < tenure.next:
+        if start < tenure.next and tenure.tells:
             text = (
                 f"{record.process} processed offset {start} again, after {tenure.next - 1}, with no rebalance between,"
             )
             self._add("group-duplicates", record.group, record.t, text)
-        fresh = max(start, tenure.next)
+        fresh = max(start, tenure.next) if tenure.tells else start
         known = min(end, tenure.committed)
         if fresh < known and mine.done.common(fresh, known):
             text = f"{record.process} processed offset {fresh} again, although {tenure.committed} was committed before,"

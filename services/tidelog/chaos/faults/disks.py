@@ -20,6 +20,8 @@ BROKERS: Final = frozenset({BROKER})
 WITH_DATA: Final = frozenset({BROKER, ZOOKEEPER})
 OF_THE_BROKER: Final = {"checkpoint": HIGH_WATERMARKS_FILE, "epochs": epoch_journal.FILE_NAME}
 ZOOKEEPER_FAILS_WITHIN_S: Final = 15.0
+FLIPPED: Final = "flipped"
+"""Names what a fault has observed of a target: the path of the file in which it has flipped a bit."""
 OF_A_PARTITION: Final = {"segment": LOG_SUFFIX, "index": INDEX_SUFFIX}
 
 
@@ -89,15 +91,18 @@ class BitFlip(Fault):
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+            effects: list[str] = []
             if self.state == "stopped":
                 await killed(bed.cluster, targets)
             for target in targets:
                 files = bed.cluster.files(target)
-                injected.observed[target] = await to_the_end(self._flip, files, bed, target)
-            injected.effect = ", ".join(f"{target}: {seen}" for target, seen in injected.observed.items())
+                path, offset = await to_the_end(self._flip, files, bed, target)
+                injected.observed[target] = {FLIPPED: path}
+                effects.append(f"{target}: a bit of byte {offset:,} of {path} is flipped")
+            injected.effect = ", ".join(effects)
         return injected
 
-    def _flip(self, files: DataFiles, bed: Bed, target: str) -> str:
+    def _flip(self, files: DataFiles, bed: Bed, target: str) -> tuple[str, int]:
         sizes = files.sizes()
         path = self._choose(sizes, bed.topic, target)
         if not sizes.get(path):
@@ -107,7 +112,7 @@ class BitFlip(Fault):
         files.flip(path, offset)
         if _byte(files, path, offset) == before:
             raise FaultMissed(f"byte {offset} of {path} of {target} is what it was")
-        return f"a bit of byte {offset:,} of {path} is flipped"
+        return path, offset
 
     def _choose(self, sizes: Mapping[str, int], topic: str, target: str) -> str:
         if self.file in OF_THE_BROKER:

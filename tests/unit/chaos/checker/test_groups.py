@@ -110,6 +110,13 @@ def test_what_was_processed_is_committed_at_last(stored: int, text: str) -> None
     assert [each.text for each in verdict.anomalies["group-commit-lost"].examples] == ([text] if text else [])
 
 
+@pytest.mark.parametrize(("first", "again"), [(5, 0), (4, 1)])
+def test_an_owner_begins_behind_what_a_coordinator_told(first: int, again: int) -> None:
+    """The commits of agents are in no history; their coordinator tells of them."""
+    story = group().processed(0, 5).stored(5).owns(0, group="g", term=(1, 2), process="d").processed(first, 9, "d")
+    assert found(story.check()).get("group-duplicates", 0) == again
+
+
 def test_a_group_whose_commits_are_all_refused() -> None:
     story = group().processed(0, 4).committed(5, outcome="fail").processed(5, 9).committed(10, outcome="fail").stored(0)
     assert found(ended(story).check()) == {"group-commit-lost": 1}

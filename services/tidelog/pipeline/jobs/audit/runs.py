@@ -13,7 +13,7 @@ from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog
 from tidelog.chaos.checking import HISTORY, PARQUET, REPLICAS, RUN, CannotCheck, read_promise, read_replicas
 from tidelog.chaos.history import HistoryDamaged
-from tidelog.chaos.run_files import RunFile, beyond_rules, played
+from tidelog.chaos.run_files import RunFile, beyond_rules, compared, played
 from tidelog.chaos.scenario import Scenario
 from tidelog.ids import TopicPartition
 from tidelog.pipeline.jobs.audit.judged import Judged
@@ -89,7 +89,7 @@ def _judged(of: RunDirectory, found: Parts, kept: Mapping[TopicPartition, Sequen
     if found.impossible is not None:
         return Judged(of.directory, HistoryDamaged(of.directory / HISTORY, *found.impossible))
     replicas = of.replicas and [_with_segments(each, kept) for each in of.replicas]
-    judged = verdict(found.parts, of.whole, of.promise, replicas, HISTORY)
+    judged = verdict(found.parts, of.whole, of.promise, compared(of.file, replicas), HISTORY)
     return Judged(of.directory, beyond_rules(of.directory, of.file, of.scenario, replicas, judged))
 
 
