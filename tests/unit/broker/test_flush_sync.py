@@ -72,6 +72,7 @@ async def test_what_comes_in_one_turn_of_the_loop_or_during_a_sync_shares_the_ne
     assert now() == pytest.approx(2.0)
 
 
+@requirement("Durability can be traded for write latency")
 async def test_a_record_that_was_acknowledged_survives_a_loss_of_power(bench: BrokerBench) -> None:
     await _send_some(bench, 5)
     bench.disk.crash(Crash.DROP_UNSYNCED)

@@ -125,6 +125,7 @@ async def test_what_it_is_made_leader_of_while_it_leaves_takes_no_records_either
         assert (await bench.send(batch(b"a"), topic=topic)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@requirement("A controlled shutdown moves leaders before the process exits")
 @pytest.mark.parametrize(
     ("answers", "took_s"),
     [

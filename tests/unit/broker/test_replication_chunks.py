@@ -69,6 +69,7 @@ async def test_i15_a_chunk_for_another_position_or_epoch_is_not_appended() -> No
         assert (two.end, two.high_watermark) == (3, 3)
 
 
+@requirement("A broker ends its old fetch before it changes its role")
 async def test_i15_who_leads_or_follows_another_applies_no_chunk() -> None:
     async with follower_of_a_fake() as (leader, world, two):
         world.told(2, 4, only=[2])

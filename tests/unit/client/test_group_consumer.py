@@ -320,6 +320,8 @@ async def test_a_record_of_a_loop_left_comes_again_to_the_next() -> None:
 # -- coordinators come and go --------------------------------------------------------------------------------------------------
 
 
+@requirement("A consumer registers with its coordinator and awaits the answer")
+@requirement("A consumer closes its stream when it gets an error code")
 @requirement("Any broker names the coordinator of a group")
 @requirement("Coordinator requests arrive on the stream of the consumer")
 @requirement("A consumer that lost its coordinator looks for the next one")

@@ -164,6 +164,20 @@ def test_coord_05_a_start_that_comes_twice_is_answered_twice_and_done_once() -> 
     assert kinds(again) == [Send] and answers(again) == first
 
 
+@requirement("A start request refreshes the broker list of a consumer")
+def test_each_answer_names_its_consumer() -> None:
+    scene = joined(consumer_id="mine")
+    scene.ping(1)
+    (revoke, *_) = scene.stop(2, 0)
+    assert isinstance(revoke, Revoke)
+    scene.give(Released(revoke.token))
+    given = answers(scene.effects)
+    assert {type(each).__name__ for each in given} == {
+        *("RegisterConsumerRequest", "StartFetcherResponse", "PingResponse", "StopFetcherResponse")
+    }
+    assert {each.consumer_id for each in given} == {"mine"}
+
+
 def test_a_stop_that_was_overtaken_by_its_start_is_dropped() -> None:
     scene = joined(generation=2)
     assert scene.stop(2) == []
@@ -269,6 +283,7 @@ def test_find_10_a_member_that_has_not_started_states_no_offset() -> None:
     assert (stopped.started_generation, stopped.offset_info) == (0, ())
 
 
+@requirement("StopFetcherRequest names the consumer that is to stop")
 def test_a_stop_that_comes_twice_is_answered_with_the_same_offsets() -> None:
     scene = joined()
     scene.process(0, 10)

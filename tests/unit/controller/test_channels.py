@@ -116,6 +116,7 @@ async def test_who_waits_for_an_answer_stops_waiting_when_the_broker_is_gone() -
     assert len(delivered) == 2
 
 
+@requirement("Decisions are delivered in order and may be applied twice")
 @requirement("Control requests are repeated in order until answered")
 async def test_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
     bench = Bench(failing_first(3))
@@ -216,6 +217,7 @@ async def test_every_try_has_a_number_of_its_own_that_grows() -> None:
     assert bench.wire.sequences == [1, 2, 3, 4, 5]
 
 
+@requirement("Decisions are delivered in order and may be applied twice")
 async def test_a_large_full_list_goes_part_by_part_and_begins_again_after_a_failure() -> None:
     answers = [fine, lambda _: TransportError("UNAVAILABLE")]
 

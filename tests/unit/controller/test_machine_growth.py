@@ -48,6 +48,7 @@ def assigned(c: Harness) -> tuple[tuple[int, ...], ...]:
     return znodes.decode_topic("t", c.store.znodes[znodes.topic_path("t")][0]).partitions
 
 
+@requirement("The topic znode holds the replicas of every partition")
 def test_hl2_partitions_are_added_step_by_step(c: Harness) -> None:
     token, effects = c.grow(more(4))
     # The wrapped shift goes on: a second full round would begin with partition 3.

@@ -64,6 +64,7 @@ def joins(c: Harness, members: tuple[m.IsrMember, ...], *, partition: int = 0) -
     return effects
 
 
+@requirement("The topic znode holds the replicas of every partition")
 @requirement("A reassignment adds new replicas before it removes old ones")
 @requirement("The leader of a moved partition is told of its new ISR")
 @requirement("A crash at the end of a reassignment leaves it whole or undone")

@@ -88,6 +88,7 @@ def test_explicit_assignments_are_taken_as_they_are() -> None:
     assert planned(new(-1, -1, (2, 0), (1, 2))) == ((2, 0), (1, 2))
 
 
+@requirement("A topic is created with a number of partitions")
 @pytest.mark.parametrize(
     ("topic", "code", "names"),
     [

@@ -38,6 +38,7 @@ async def test_a_topic_is_created_led_and_known_to_everybody(w: World) -> None:
     assert not [path for path in w.zookeeper.dump() if "t" in path.split("/")]
 
 
+@requirement("Every step of a failover has a histogram")
 @requirement("One controller elects leaders for all partitions")
 @requirement("Each step of a failover of many partitions is measured")
 async def test_kill_a_leader_is_replaced_long_before_its_session_ends(w: World) -> None:

@@ -430,6 +430,7 @@ def test_coord_11_from_its_stop_to_its_start_a_partition_cannot_be_committed() -
 # -- offsets of groups without members -------------------------------------------------------------------------------------
 
 
+@requirement("The first registration of a group creates its registry")
 def test_offsets_are_set_by_hand_while_nobody_is_there() -> None:
     scene = Scene()
     token = by_hand(scene, at(T0, 7), at(TopicPartition("x", 0), 1), group="fresh")

@@ -87,6 +87,7 @@ def test_who_is_not_static_is_refused_meanwhile() -> None:
     assert newer.error is not None and newer.error.error_code is ErrorCode.DUPLICATE_CONSUMER_ID
 
 
+@requirement("A rebalance that would change nothing is skipped")
 @requirement("Owners and generation are stored before any fetcher starts")
 def test_a_rebalance_that_was_stored_and_not_started_is_finished_by_the_next_coordinator() -> None:
     old = Scene()

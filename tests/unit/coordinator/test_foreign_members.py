@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator import effects as fx
 from tidelog.errors import ErrorCode
 from tidelog.wire import messages as m
@@ -47,6 +48,7 @@ def test_a_member_that_cannot_start_has_not_started() -> None:
     assert a.owned | b.owned == ALL and len(b.owned) == 2
 
 
+@requirement("A rebalance that would change nothing is skipped")
 def test_a_returning_member_that_cannot_start_is_started_again() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
@@ -104,6 +106,7 @@ def test_only_members_with_auto_commit_report_offsets(by: str) -> None:
     assert scene.offsets.get("g", {}) == {} and any(each.what == by for each in scene.of(fx.Refused))
 
 
+@requirement("A registration is answered with success or an error code")
 @pytest.mark.parametrize("empties", [True, False])
 def test_a_member_alone_chooses_the_assignor(empties: bool) -> None:
     """A static member keeps its place over a restart, so that its group is never empty."""

@@ -288,6 +288,8 @@ def test_one_lost_answer_costs_nothing() -> None:
     assert scene.heads["g"].generation == generation
 
 
+@requirement("Offsets in a ping answer are recorded and stored later")
+@requirement("PingRequest counts the failed pings before it")
 @requirement("A member fails after too many failed pings in a row")
 def test_pings_that_failed_before_an_answer_count_no_more() -> None:
     scene = Scene(limits=replace(LIMITS, failed_pings_max=3))
@@ -303,6 +305,22 @@ def test_pings_that_failed_before_an_answer_count_no_more() -> None:
     assert not a.closed
 
 
+@requirement("PingRequest counts the failed pings before it")
+@requirement("StopFetcherRequest names the consumer that is to stop")
+def test_each_request_names_the_member_that_it_is_for() -> None:
+    scene = Scene()
+    members = scene.join("a")
+    scene.run(SESSION_S)
+    members += scene.join("b")
+    scene.run(SESSION_S)
+    for member in members:
+        for kind in (m.PingRequest, m.StartFetcherRequest):
+            assert {each.consumer_id for each in member.bodies(kind)} == {member.name}
+    stops = [(member.name, each.consumer_id) for member in members for each in member.bodies(m.StopFetcherRequest)]
+    assert stops and all(name == named for name, named in stops)
+
+
+@requirement("PingRequest counts the failed pings before it")
 def test_conflict_06_a_ping_is_sent_whether_or_not_the_one_before_was_answered_and_says_how_many_failed() -> None:
     scene = Scene(limits=replace(LIMITS, failed_pings_max=2))
     (a,) = scene.join("a")

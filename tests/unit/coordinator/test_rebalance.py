@@ -68,6 +68,7 @@ def test_a_documented_rebalance_stops_everybody_stores_starts_everybody_and_conf
     assert c.positions == {TopicPartition("t", 3): 6}, "the starts name what the stops brought (A16.08)"
 
 
+@requirement("StopFetcherRequest names the consumer that is to stop")
 def test_incremental_stops_only_who_loses_something_and_only_that() -> None:
     scene = Scene(topics={"t": 4, "u": 1})
     a, b = scene.join("a", "b")
@@ -163,6 +164,7 @@ def test_joins_that_never_end_do_not_postpone_a_rebalance_for_ever() -> None:
 # -- requests, handlers ----------------------------------------------------------------------------------------------------
 
 
+@requirement("A group stays with its handler while it is rebalanced")
 @requirement("At most one rebalance request of a group is queued")
 @requirement("A handler takes the next group and clears its request mark")
 @requirement("One handler rebalances a group and one request waits")
@@ -253,6 +255,7 @@ def test_a_topic_may_be_subscribed_before_it_exists() -> None:
     assert a.owned == tps("t", 0, 1)
 
 
+@requirement("A rebalance that would change nothing is skipped")
 def test_conflict_26_a_deleted_topic_has_no_owners_and_no_offsets_and_a_new_one_of_its_name_begins_anew() -> None:
     scene = Scene()
     (a,) = scene.join("a")

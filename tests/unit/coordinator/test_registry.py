@@ -231,6 +231,7 @@ def test_an_expired_stop_fails_the_attempt_and_an_expired_ping_counts_against_it
 # -- handlers --------------------------------------------------------------------------------------------------------------
 
 
+@requirement("A group stays with its handler while it is rebalanced")
 @requirement("The number of rebalance handlers is a setting")
 @requirement("Every rebalance handler has a queue of its own")
 @requirement("Handlers rebalance different groups side by side")
@@ -290,6 +291,7 @@ def test_what_a_deleted_group_has_asked_for_is_not_done_for_the_next_one_of_its_
     assert [each.current for each in scene.machine.handlers] == [None, None]
 
 
+@requirement("A group stays with its handler while it is rebalanced")
 def test_a_rebalance_goes_to_a_handler_that_does_nothing_as_long_as_there_is_one() -> None:
     """An application may take minutes to finish what it has in hand: that is no reason for other groups to wait."""
     scene = Scene(limits=replace(LIMITS, handlers=3))

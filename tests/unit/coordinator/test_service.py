@@ -26,6 +26,7 @@ async def refusal(world: World, host: Host, **changes: Any) -> m.RegisterConsume
     return found
 
 
+@requirement("A registration is answered with success or an error code")
 @requirement("A registration needs a unique id and a session above the minimum")
 @pytest.mark.parametrize(
     ("changes", "code"),

@@ -65,6 +65,18 @@ async def test_pings_flow_and_their_offsets_are_stored(world: World) -> None:
     assert host.sample("tidelog_coordinator_ping_seconds_count") == len(consumer.pings)
 
 
+@requirement("A start request refreshes the broker list of a consumer")
+async def test_a_start_names_the_brokers_that_live_now(world: World) -> None:
+    await world.topic()
+    host = await world.serving(1)
+    first = await world.member(host)
+    assert {each.id for each in first.starts[-1].brokers_info} == {1}
+    await world.host(2)
+    second = await world.member(host, "c2")
+    await world.until(lambda: len(first.partitions) == 2, "they share")
+    assert {each.id for each in second.starts[-1].brokers_info} == {1, 2}
+
+
 @requirement("The partitions of a killed consumer move within a time budget")
 async def test_a_silent_consumer_loses_its_partitions_to_the_others(world: World) -> None:
     await world.topic()

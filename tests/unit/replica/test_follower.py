@@ -17,12 +17,15 @@ def test_becoming_follower_fetches_in_the_new_epoch_and_truncates_nothing_by_its
     assert harness.replica.log_end_offset == 10
 
 
+@requirement("A broker ends its old fetch before it changes its role")
 @requirement("Every new leader epoch runs the truncation check again")
 def test_the_same_leader_in_a_new_epoch_runs_the_check_again() -> None:
     harness = follower()
     assert harness.told(2, leader_epoch=6) == [fx.StopFetching(), fx.StartFetching(2, 6)]
 
 
+@requirement("Decisions are delivered in order and may be applied twice")
+@requirement("A new controller sends every decision again")
 @requirement("Repeated or reordered control messages break no invariant")
 def test_a_repeated_decision_changes_nothing() -> None:
     harness = follower()
@@ -119,6 +122,7 @@ def test_a_position_at_a_follower_is_refused() -> None:
     assert harness.fetched(3, 10) == [fx.RefusePosition(3, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
+@requirement("A broker ends its old fetch before it changes its role")
 def test_kafka_10706_an_empty_epoch_leaves_the_history_although_nothing_is_cut() -> None:
     harness = follower()
     diverged = ev.ChunkArrived(5, 10, diverging_epoch=3, diverging_end=10, own_epoch=3, own_end=10)

@@ -70,6 +70,7 @@ def test_mut_06_an_accepted_but_unanswered_expansion_still_counts() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("A deposed leader that wakes up commits nothing")
 @requirement("A pending shrink leaves the old ISR in force")
 @requirement("The high watermark waits for the largest ISR that may be in force")
 @requirement("A follower that lags too long is dropped and writes go on")
@@ -99,6 +100,7 @@ def test_mut_08_an_unknown_outcome_is_asked_again_and_never_rolled_back(code: Er
     assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
+@requirement("An AlterIsr during a controller failover reaches the successor")
 @requirement("FENCED_LEADER_EPOCH means that a newer leader exists")
 @requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
 @requirement("An ISR proposal on an outdated version is refused")
@@ -263,6 +265,7 @@ def test_mut_12_an_older_life_is_refused() -> None:
     assert harness.fetched(3, 10, epoch=1) == [fx.RefusePosition(3, ErrorCode.STALE_BROKER_EPOCH)]
 
 
+@requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
 @requirement("The leader maintains the set of replicas that are caught up")
 @requirement("A replica joins the ISR only past the start of the leader epoch")
 def test_mut_02_joining_needs_the_start_of_this_epoch() -> None:
@@ -356,6 +359,7 @@ def test_an_idle_partition_never_shrinks() -> None:
     assert harness.tick(1_000_000.0) == []
 
 
+@requirement("A slow follower leaves the ISR after the lag limit")
 @requirement("KeepInSyncTime bounds the lag of an ISR member")
 @requirement("Follower lag is measured in time and is zero on an idle log")
 def test_lag_starts_at_the_first_unacknowledged_append() -> None:

@@ -74,6 +74,8 @@ def test_a_start_beyond_what_is_held_does_not_lift_the_high_watermark_over_the_e
     assert harness.step(ev.FollowerAppended(5, 10, 9, log_start=12)) == [fx.AdvanceHighWatermark(10)]
 
 
+@requirement("Decisions are delivered in order and may be applied twice")
+@requirement("A new controller sends every decision again")
 def test_a_raised_min_isr_fails_what_waits_for_more_copies_than_there_are() -> None:
     harness = leader(isr=members(1, 2), leo=10, hw=10)
     harness.appended(12)

@@ -78,6 +78,7 @@ def test_a_topic_comes_back_in_partition_order() -> None:
     assert znodes.decode_topic("t", znodes.encode_topic(assignment)) == assignment
 
 
+@requirement("The topic znode holds the replicas of every partition")
 def test_moves_come_back_and_an_older_reader_takes_all_copies_for_replicas() -> None:
     one, two, three = BrokerId(1), BrokerId(2), BrokerId(3)
     moves = {1: znodes.Move((one, two), (three, one)), 0: znodes.Move((one,), (one,))}
