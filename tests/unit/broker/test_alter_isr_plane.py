@@ -202,6 +202,7 @@ FAILURES = {
 }
 
 
+@requirement("An AlterIsr during a controller failover reaches the successor")
 @requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
 async def test_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_rolled_back(

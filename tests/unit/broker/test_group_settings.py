@@ -24,6 +24,7 @@ def settings(**changes: Any) -> BrokerSettings:
     return BrokerSettings(**(known | changes))
 
 
+@requirement("Every rebalance handler has a queue of its own")
 @requirement("The number of rebalance handlers is a setting")
 @requirement("The minimum session timeout is a setting")
 @requirement("The number of failed pings that are allowed is a setting")

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.brokers import Brokers, brokers, no_tasks_left
+from helpers.requirements import requirement
 from tidelog.client.offsets import EARLIEST, LATEST
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -110,6 +111,7 @@ async def asked_at(cluster: Brokers, broker: int) -> m.ListGroupsResponse:
     return await channel.call(COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(), 1.0)
 
 
+@requirement("A group registry consists of consumer registries")
 async def test_a_group_is_described_with_members_and_offsets() -> None:
     cluster = await brokers(coordinator_shards=8)
     await cluster.create("t", 2)

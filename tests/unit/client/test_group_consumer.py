@@ -320,6 +320,7 @@ async def test_a_record_of_a_loop_left_comes_again_to_the_next() -> None:
 # -- coordinators come and go --------------------------------------------------------------------------------------------------
 
 
+@requirement("After a failover no partition moves before its owner is back or dead")
 @requirement("A consumer registers with its coordinator and awaits the answer")
 @requirement("A consumer closes its stream when it gets an error code")
 @requirement("Any broker names the coordinator of a group")

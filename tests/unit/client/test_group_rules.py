@@ -61,6 +61,7 @@ async def test_it_asks_who_coordinates_registers_there_and_reads_what_that_one_s
         assert len([c for c in bed.cluster.of("ClusterMetadata") if c.request.group_id]) == 2, "from the first step"
 
 
+@requirement("Version, correlation and client ids need no request header")
 @requirement("The session timeout is a setting of each consumer")
 @requirement("A registration carries all settings of its consumer")
 @requirement("RegisterConsumerRequest says everything about a consumer")

@@ -246,6 +246,7 @@ def test_a_coordinator_that_is_silent_for_a_session_is_left() -> None:
     assert kinds(scene.give(Tick(), 0.01)) == [Close]
 
 
+@requirement("A consumer registers with its coordinator and awaits the answer")
 def test_a_coordinator_that_does_not_answer_a_registration_is_left_while_the_lease_lasts() -> None:
     scene = joined()
     scene.give(Broke(), 1.0)

@@ -61,6 +61,7 @@ DAMAGE: list[tuple[str, str, Any]] = [
 ]
 
 
+@requirement("One controller elects leaders for all partitions")
 @pytest.mark.parametrize(("path", "what", "damage"), DAMAGE, ids=[f"{p.rpartition('/')[2]}: {w}" for p, w, _ in DAMAGE])
 async def test_a_new_controller_does_not_act_on_what_it_cannot_read_and_does_once_it_is_repaired(
     w: World, path: str, what: str, damage: Any

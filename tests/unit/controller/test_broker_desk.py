@@ -66,6 +66,7 @@ def test_where_the_load_is_even_nothing_moves(c: Harness) -> None:
     assert c.plan() != [] and c.replies[token] == m.AddBrokersResponse() and c.in_flight == []
 
 
+@requirement("One controller elects leaders for all partitions")
 def test_a_broker_is_drained_and_marked_in_one_write(c: Harness) -> None:
     token, _ = c.drain(2)
     effects = c.plan()

@@ -46,6 +46,7 @@ def test_many_partitions_are_one_write_and_one_answer(c: Harness) -> None:
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
 
 
+@requirement("A deposed leader that wakes up commits nothing")
 @requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
 @requirement("A leader changes the ISR only on the version that it was told")
 @requirement("FENCED_LEADER_EPOCH means that a newer leader exists")

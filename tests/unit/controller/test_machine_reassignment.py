@@ -116,6 +116,7 @@ def test_nobody_who_was_removed_comes_back(c: Harness) -> None:
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_REQUEST)]
 
 
+@requirement("A reassignment ends with the AlterIsr of its last new replica")
 @requirement("A reassignment completes only when all targets are in sync")
 @requirement("A crash at the end of a reassignment leaves it whole or undone")
 def test_one_target_in_the_isr_is_not_enough(c: Harness) -> None:

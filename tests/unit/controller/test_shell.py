@@ -225,6 +225,7 @@ async def test_a_controller_that_dies_while_it_deletes_is_completed(seed: int) -
         assert znodes.delete_topic_path("t") not in w.zookeeper.dump()
 
 
+@requirement("One controller elects leaders for all partitions")
 @requirement("A controller isolated beyond its session changes nothing on return")
 async def test_i12_a_controller_that_wakes_after_its_session_does_nothing(w: World) -> None:
     await cluster(w, controllers=2)
@@ -420,6 +421,7 @@ async def test_a_controller_whose_znode_is_taken_away_serves_a_new_term(w: World
     assert w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2"
 
 
+@requirement("An AlterIsr during a controller failover reaches the successor")
 async def test_a_deposed_controller_says_what_may_be_done(w: World) -> None:
     """A request that it has begun with may be done, also by the next controller; one that waits in its queue is not."""
     await cluster(w)

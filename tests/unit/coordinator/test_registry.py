@@ -77,6 +77,7 @@ def test_a_group_keeps_the_newest_offset_of_each_partition_from_pings_and_stops(
     assert not group.reported
 
 
+@requirement("Ownership is listed by consumer thread")
 @requirement("A start lists partitions and offsets by consumer thread")
 def test_a_start_names_the_partitions_and_offsets_of_each_thread() -> None:
     scene = Scene(topics={"t": 5})
@@ -171,6 +172,7 @@ def test_each_request_must_be_answered_within_two_thirds_of_the_session(asked: s
     assert abs(scene.now - sent_at - SESSION_S * 2 / 3) < 1e-6
 
 
+@requirement("A member that is stopped states how far it has processed")
 @requirement("An answer clears the expiry watcher of its request")
 @requirement("A StartFetcher answer clears its expiry watcher")
 def test_every_answer_clears_the_watcher_of_its_request() -> None:

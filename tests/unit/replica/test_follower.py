@@ -41,6 +41,7 @@ def test_without_a_leader_nobody_is_followed() -> None:
     assert harness.replica.leader == -1
 
 
+@requirement("A deposed leader that wakes up commits nothing")
 @requirement("A broker ends its old fetch before it changes its role")
 def test_a_deposed_leader_fails_parked_produces_then_follows() -> None:
     harness = leader()

@@ -174,6 +174,7 @@ def test_lag_is_never_hidden_where_marks_are_merged() -> None:
     assert marks.behind_since(8 + 2 * MARKS_MAX) == 4.0 * MARKS_MAX - 2.0
 
 
+@requirement("A leader cut from its followers commits nothing below min ISR")
 def test_a_member_that_has_said_nothing_lags_from_the_start_of_the_epoch() -> None:
     """A tick before it is due must not forget since when."""
     harness = ReplicaHarness(1, leo=10, hw=10)
@@ -218,6 +219,7 @@ def test_only_a_controller_that_knows_our_version_can_say_that_nothing_was_appli
     assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
+@requirement("ISR expansions wait briefly to share one request")
 def test_open_19_an_expansion_may_wait_unless_producers_wait_for_it_and_a_shrink_may_not() -> None:
     def waits(harness: ReplicaHarness, effects: Sequence[fx.Effect]) -> list[bool]:
         return [effect.may_wait for effect in effects if isinstance(effect, fx.ProposeIsr)]
@@ -310,6 +312,7 @@ def test_an_epoch_that_ended_earlier_here_diverges_too() -> None:
     assert harness.fetched(3, 11, last_epoch=4, found=(4, 10)) == [fx.SendDivergence(3, 11, 4, 10)]
 
 
+@requirement("A leader cut from its followers commits nothing below min ISR")
 @requirement("The high watermark stands still below min.insync.replicas")
 def test_mut_14_the_high_watermark_stands_still_below_min_isr() -> None:
     harness = leader(members(1), min_isr=2)
@@ -317,6 +320,7 @@ def test_mut_14_the_high_watermark_stands_still_below_min_isr() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("A leader cut from its followers commits nothing below min ISR")
 @requirement("Writes with acks=all are refused below min.insync.replicas")
 def test_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
     harness = leader(members(1), min_isr=2)
@@ -424,6 +428,7 @@ def test_i11_one_change_is_pending_at_a_time() -> None:
     assert harness.answered(expand(1, 2)) == [expand(1, 2, 3, version=51)]
 
 
+@requirement("A leader cut from its followers commits nothing below min ISR")
 @requirement("One AlterIsr carries the changes of many partitions")
 def test_everything_that_came_into_sync_goes_into_one_proposal() -> None:
     harness = leader(members(1))

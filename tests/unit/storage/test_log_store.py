@@ -37,6 +37,7 @@ def started(disk: SimDisk, *, epoch: int = 5, count: int = 2) -> LogStore:
 # --- identity ---------------------------------------------------------------------------------------------------------
 
 
+@requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
 def test_foreign_directories_are_refused_by_name() -> None:
     disk = SimDisk()
     started(disk).close({}, 5)

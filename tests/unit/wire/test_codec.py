@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.net import Bidi, Unary
 from tidelog.wire import messages as m
@@ -62,6 +63,7 @@ def test_every_message_of_proto_has_a_codec() -> None:
     assert len(MESSAGE_TYPES) > 50
 
 
+@requirement("Version, correlation and client ids need no request header")
 @pytest.mark.parametrize("kind", MESSAGE_TYPES, ids=lambda k: k.__name__)
 def test_a_message_survives_the_wire(kind: Any) -> None:
     @settings(max_examples=20)

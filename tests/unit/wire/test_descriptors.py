@@ -220,6 +220,11 @@ def expected_type(field: str, kind: str) -> str:
 @requirement("StopFetcherResponse has the fields of PingResponse")
 @requirement("StartFetcherRequest carries ownership and live brokers")
 @requirement("Ownership is listed by consumer thread")
+def test_an_ownership_needs_no_count_of_its_partitions() -> None:
+    assert "num_partitions" not in coordinator_pb2.OwnershipInfo.DESCRIPTOR.fields_by_name
+
+
+@requirement("Ownership is listed by consumer thread")
 @requirement("An assigned partition comes with its start offset")
 @requirement("StartFetcherResponse confirms a start")
 @requirement("Topic, partition and offset form one value")
