@@ -432,17 +432,26 @@ class Observer:
             return
         match leading.isr:
             case PendingExpand(joining=joining):
-                self._checker.check_join(
-                    self._picture(copy.host.tp), view, [(x.broker_id, x.broker_epoch) for x in joining]
-                )
+                tp = copy.host.tp
+                named = [(x.broker_id, x.broker_epoch) for x in joining if not self._counts_as_failed(x.broker_id, tp)]
+                self._checker.check_join(self._picture(tp), view, named)
             case PendingShrink(leaving=leaving):
                 for member in leaving:
                     progress = then.get(member.broker_id)
                     offset = progress.offset if progress is not None and progress.member == member else -1
                     self._check_lag(copy, member.broker_id, offset)
 
+    def _counts_as_failed(self, broker: int, tp: TopicPartition) -> bool:
+        """A copy that has thrown its records away counts as failed until it holds what its leader has committed.
+
+        A leader that has not heard of it may propose it, and the controller refuses. A stored ISR has no such exception.
+        """
+        node = self._world.nodes[f"broker-{broker}"]
+        manager = node.broker.manager if node.running and node.broker is not None else None
+        return manager is not None and any((each.topic, each.partition) == tp for each in manager.failed())
+
     def _check_lag(self, copy: _Copy, follower: int, offset: int) -> None:
-        """Row 34: nobody leaves the ISR sooner than the lag limit after the first append that he lacks."""
+        """Row 34: no member leaves the ISR sooner than the lag limit after the first append that it lacks."""
         now = asyncio.get_running_loop().time()
         since = copy.lacking(offset)
         if since is None or now - since < LAG_SHARE * self._lag_max_s:

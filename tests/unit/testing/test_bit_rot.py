@@ -12,10 +12,15 @@ from tidelog.testing.bit_rot import EPOCH, BitRot
 from tidelog.testing.disk import SECTOR_BYTES
 from tidelog.testing.invariants import StoredView
 from tidelog.testing.sim_cluster import SimCluster
+from tidelog.testing.sim_story import run_story
+from tidelog.testing.stories import story_of
 from tidelog.wire import messages as m
 
 SEGMENT = f"/data/events-0/{0:020d}.log"
 RECORDS = [placed(batch(b"%d" % number * 300), number, 0) for number in range(5)]
+
+PROPOSED = 672
+"""A seed in which a follower's copy rots while its leader does not hear of it."""
 
 
 def a_rotting_disk(mine: bytes, others: bytes) -> BitRot:
@@ -86,3 +91,8 @@ def test_a_rotten_last_copy_waits_for_an_operator(isr: tuple[int, ...], reported
     assert not find({tp: stored}), "its disk is whole"
     node.disk.flip_bit(SEGMENT, 3, 0)
     assert (tp in find({tp: stored})) == waits
+
+
+def test_a_leader_may_propose_a_copy_that_counts_as_failed() -> None:
+    """It has not heard yet that the copy has thrown its records away, and the controller refuses."""
+    assert run_story(story_of(PROPOSED), PROPOSED).acked > 0
