@@ -6,6 +6,7 @@ stretch of a partition, and then commits their offsets. The watch reads each fil
 
 import json
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -73,6 +74,12 @@ class AgentWatch:
         self._read: set[Path] = set()
         self._term = (NO_EPOCH, NO_EPOCH)
         """Coordinator epoch and generation."""
+        self._terms = 0
+        """Number of terms after the first, also of those that passed between two looks."""
+        self._ends: dict[tuple[str, TopicPartition], int] = {}
+        """Agent and partition, to the offset behind all that is in its files."""
+        self._begun: Counter[tuple[str, TopicPartition]] = Counter()
+        """Times that an agent has begun again with a partition."""
         self._committed: dict[TopicPartition, int] = {}
         """The offsets that the coordinator told after the last look."""
         self._noted: dict[TopicPartition, int] = {}
@@ -101,16 +108,20 @@ class AgentWatch:
             await self._chronicle.clock.sleep(LOOK_AGAIN_S)
 
     async def look(self) -> None:
-        """Asks for the members before it lists the files, so that each file counts for the owner that wrote it."""
+        """Asks for the members after it has listed the files, so that the term of each file is known. Without a coordinator
+        they wait."""
+        files = await to_the_end(self._new_files)
         try:
             group = await self._admin.groups.describe_one(GROUP)
         except (TidelogError, TransportError):
-            group = None  # its coordinator is away, or it has no member yet
-        for path in await to_the_end(self._new_files):
+            return  # its coordinator is away, or it has no member yet
+        term = (group.coordinator_epoch, group.generation)
+        if term != self._term and self._term[0] != NO_EPOCH:
+            self._terms += max(1, term[1] - self._term[1]) + (term[0] != self._term[0])
+        for path in files:
             await self._take(path)
         self._note_committed()
-        if group is not None:
-            self._note((group.coordinator_epoch, group.generation), self._owners(group))
+        self._note(term, self._owners(group))
         try:
             found = await self._admin.groups.committed(GROUP, self._partitions)
             self._committed = {tp: each.offset for tp, each in found.items()}
@@ -148,6 +159,14 @@ class AgentWatch:
                 self._say(f"{name} owns partitions {listed(after)}")
         self.owned.update(owned)
 
+    def _begin_again(self, name: str, tp: TopicPartition, offset: int) -> None:
+        """An agent that has lost its coordinator begins again at what is committed, at most once a term."""
+        key = name, tp
+        if offset < self._ends.get(key, 0) and self._begun[key] < self._terms:
+            self._begun[key] += 1
+            self._tell(LOST, name, frozenset({tp}))
+            self._tell(ASSIGNED, name, self.owned[name] | {tp})
+
     def _tell(self, kind: str, name: str, partitions: frozenset[TopicPartition]) -> None:
         self._chronicle.append(Ownership(self._chronicle.now(), kind, name, tuple(sorted(partitions)), GROUP))
 
@@ -161,6 +180,8 @@ class AgentWatch:
         tp, rows = await to_the_end(read_file, path)
         self._read.add(path)
         name = path.parent.name
+        self._begin_again(name, tp, rows[0][0])
+        self._ends[name, tp] = max(self._ends.get((name, tp), 0), rows[-1][0] + 1)
         self._chronicle.read_by(name, began, {tp: rows}, GROUP)
         spans = tuple(Span(*tp, start, end - 1) for start, end in runs([offset for offset, _ in rows]))
         self._chronicle.append(Processed(self._chronicle.now(), name, GROUP, spans))

@@ -117,6 +117,22 @@ async def test_what_is_committed_is_told_after_its_files(tmp_path: Path) -> None
     assert found == [Polled, Processed, Stored]
 
 
+async def test_an_agent_that_repeats_itself_in_a_term_is_found(tmp_path: Path) -> None:
+    """It begins again once a term at most, and not in the first one."""
+    counts = []
+    with Chronicle(tmp_path / "history", SystemClock()) as chronicle:
+        watched = Watched(tmp_path, chronicle)
+        watched.groups.owned = {"agent-1": [0]}
+        for last, term in ((1, (1, 1)), (2, (1, 1)), (3, (1, 2)), (4, (1, 2))):
+            watched.groups.term = term
+            await watched.watch.look()
+            await write(tmp_path, "agent-1", *range(last + 1))
+            await watched.watch.look()
+            found = check(list(HistoryReader(flushed(chronicle, tmp_path)))).anomalies["group-duplicates"]
+            counts.append(found.count)
+    assert counts == [0, 1, 1, 2]
+
+
 async def test_an_agent_may_begin_again_but_not_before_a_commit(tmp_path: Path) -> None:
     """Several terms may pass between two looks, and files of each be there; what was committed in an earlier one is done."""
     with Chronicle(tmp_path / "history", SystemClock()) as chronicle:
@@ -125,11 +141,12 @@ async def test_an_agent_may_begin_again_but_not_before_a_commit(tmp_path: Path) 
         await watched.watch.look()
         await write(tmp_path, "agent-1", 0, 1)
         await write(tmp_path, "agent-1", 0, 1, 2)
-        watched.groups.term, watched.groups.stored = (2, 1), {TP: 2}
+        await write(tmp_path, "agent-1", 0, 1, 2, 3)
+        watched.groups.term, watched.groups.stored = (2, 2), {TP: 2}  # two terms have passed
         await watched.watch.look()
         watched.groups.term = (3, 1)
         await watched.watch.look()
-        await write(tmp_path, "agent-1", 2, 3)
+        await write(tmp_path, "agent-1", 2, 3, 4)
         await watched.watch.look()
         before = check(list(HistoryReader(flushed(chronicle, tmp_path)))).anomalies["group-duplicates"].count
         await write(tmp_path, "agent-1", 1)

@@ -30,8 +30,6 @@ class Tenure:
     """Where the group was when it began."""
     committed: int
     """The highest offset whose commit was acknowledged before it began."""
-    tells: bool = False
-    """The member itself tells of each time that it begins; of others, like agents, a rebalance between two looks is not seen."""
     next: int = 0
     """After what the member itself has processed in it."""
     taken_over: int = 0
@@ -93,7 +91,6 @@ class Groups:
         mine = self._groups[record.group]
         if record.process not in self._owners:
             mine.tenures[record.process] = mine.begin()
-        mine.tenures[record.process].tells = record.generation is not None
         if record.generation is not None and record.coordinator_epoch is not None:
             self._claim(record, mine, (record.coordinator_epoch, record.generation))
         self._owners.add(record.process)
@@ -165,12 +162,12 @@ class Groups:
 
     def _process(self, record: Processed, mine: Group, start: int, end: int) -> None:
         tenure = mine.tenures.setdefault(record.process, mine.begin())
-        if start < tenure.next and tenure.tells:
+        if start < tenure.next:
             text = (
                 f"{record.process} processed offset {start} again, after {tenure.next - 1}, with no rebalance between,"
             )
             self._add("group-duplicates", record.group, record.t, text)
-        fresh = max(start, tenure.next) if tenure.tells else start
+        fresh = max(start, tenure.next)
         known = min(end, tenure.committed)
         if fresh < known and mine.done.common(fresh, known):
             text = f"{record.process} processed offset {fresh} again, although {tenure.committed} was committed before,"
