@@ -9,6 +9,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.brokers import brokers
 from helpers.requirements import requirement
 from tidelog.broker.snapshots import longest_stalls
 from tidelog.errors import ErrorCode, TidelogError
@@ -428,6 +429,19 @@ async def test_ticks_are_for_leaders() -> None:
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+@requirement("Every replica saves its high watermark from time to time")
+@requirement("A checkpoint file holds the high watermark of every replica")
+async def test_the_file_holds_leaders_and_followers_at_each_interval() -> None:
+    cluster = await brokers(3)
+    await cluster.create("events")
+    for total in (1, 2, 3):
+        await cluster.append("events", 0, batch(b"v"))
+        await cluster.wait(2 * CHECKPOINT_S + 1)
+        for broker in (1, 2, 3):
+            (entry,) = (line for line in cluster.node(broker).disk.read(HW_FILE).splitlines() if b"events 0 " in line)
+            assert entry.endswith(b" %d" % total), (broker, entry)
 
 
 @requirement("Every replica saves its high watermark from time to time")

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from helpers.requirements import requirement
 from helpers.whole_cluster import whole_cluster
 from tidelog.ids import TopicPartition
 
@@ -43,7 +42,6 @@ async def test_a_broker_that_recovers_can_be_stopped() -> None:
         broker.start()
 
 
-@requirement("A checkpoint file holds the high watermark of every replica")
 async def test_a_broker_starts_on_a_disk_that_is_full() -> None:
     """To the last byte, with no reserve left; it is read, and its retention makes room."""
     async with whole_cluster() as bed:

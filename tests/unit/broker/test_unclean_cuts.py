@@ -6,7 +6,6 @@ import pytest
 
 from helpers.batches import batch
 from helpers.brokers import Brokers, brokers
-from helpers.requirements import requirement
 from tidelog.broker import stray_keeper
 from tidelog.client.records import decode_batch
 from tidelog.errors import ErrorCode
@@ -88,7 +87,6 @@ async def test_records_that_an_unclean_election_cuts_can_be_read(
     assert cluster.values("events") == [b"new"] and cluster.host("events", broker=2).offline is None
 
 
-@requirement("A checkpoint file holds the high watermark of every replica")
 async def test_a_leader_that_has_deleted_its_start_cuts_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = await emptied(monkeypatch)
     for number in range(200):

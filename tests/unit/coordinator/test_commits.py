@@ -237,7 +237,6 @@ EACH = [
 ]
 
 
-@requirement("A group registry consists of consumer registries")
 @pytest.mark.parametrize(("offset", "code"), EACH, ids=str)
 def test_a_commit_for_what_is_not_owned_or_cannot_be_is_refused_by_partition(offset: m.OffsetInfo, code: E) -> None:
     scene = Scene(log_end=1000)

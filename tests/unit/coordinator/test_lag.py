@@ -1,6 +1,5 @@
 """The lag of groups: log end and committed offset of one moment, looked up often and at once."""
 
-from helpers.requirements import requirement
 from tidelog.coordinator.election import shard_of
 from tidelog.ids import TopicPartition
 from unit.coordinator.shell import GROUP, Host, World
@@ -26,7 +25,6 @@ async def test_a_group_that_commits_steadily_shows_its_lag(world: World) -> None
     assert {each for each in seen[6:] if each is None or not 1_900 <= each <= 2_500} == set(), seen
 
 
-@requirement("The first registration of a group creates its registry")
 async def test_the_first_lag_of_a_partition_is_there_at_once(world: World) -> None:
     await world.topic()
     host = await world.serving(lag_s=3600.0)

@@ -35,7 +35,7 @@ def test_a_registration_makes_its_group_and_gets_a_ping_task_and_a_rebalance() -
     scene = Scene()
     a = scene.consumer("a").register()
     group = scene.machine.groups["g"]
-    assert list(group.members) == ["a"] and group.generation == 0 and not group.owners
+    assert list(group.members) == ["a"] and group.generation == 0 and not group.owners and not group.offsets
     assert MemberKey("g", "a") in scene.machine._members.pings
     scene.run(1.0, lambda: bool(a.owned))
     assert group.generation == 1 and scene.of(fx.Rebalanced)[0].reason == "join"
@@ -58,6 +58,17 @@ def test_the_registry_has_what_was_registered_and_the_stream_that_it_came_by() -
     assert [number for number, _ in member.pings] == [1, 2], "outstanding pings"
     scene.run(3.0)
     assert member.failed_pings >= 1
+
+
+@requirement("A group registry consists of consumer registries")
+def test_each_member_has_a_registry_of_its_own() -> None:
+    scene = Scene()
+    members = scene.join("a", "b", "c")
+    registries = scene.machine.groups["g"].members
+    assert {name: each.connection for name, each in registries.items()} == {
+        each.name: each.connection for each in members
+    }
+    assert {each.host for each in registries.values()} == {"host"}, "all of them on one"
 
 
 @requirement("A group keeps the newest offset of each partition")
