@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from planted.anomalies import NO_VERDICT, SOUND, Anomaly, NeverHappened
@@ -24,32 +23,29 @@ class Made:
 
 
 def make(anomalies: Sequence[Anomaly], seed: int, directory: Path) -> Made:
-    """Plays the first seed from `seed` on whose run gives occasion for all of them."""
-    for each in count(seed, 1_000_000):
+    """Plays `seed`, or one of those behind it by millions: the first whose run gives occasion for all of them."""
+    while True:
         try:
-            of = _played(anomalies, each)
+            return Made(_played(anomalies, seed).write(directory), anomalies, seed)
         except NeverHappened:
-            continue
-        return Made(of.write(directory), anomalies, each)
-    raise AssertionError
+            seed += 1_000_000
 
 
 def _played(anomalies: Sequence[Anomaly], seed: int) -> RunDirectory:
     world = World(seed)
-    world.lonely &= (
-        not anomalies
-    )  # what a leader alone has acknowledged may be lost: a planted loss would be an allowed one
+    if anomalies:  # what a leader alone has acknowledged may be lost: a planted loss would be an allowed one
+        world.lonely = False
     for each in anomalies:
         if each.plant is not None:
             each.plant(world)
     world.play()
     if world.unplanted:
         raise NeverHappened
-    of = RunDirectory.of(world)
+    run = RunDirectory.of(world)
     for each in anomalies:
         if each.spoil is not None:
-            each.spoil(of)
-    return of
+            each.spoil(run)
+    return run
 
 
 def judged_here(directory: Path) -> Found:

@@ -44,16 +44,16 @@ Stretches = tuple[Stretch, ...]
 # -- replicas ----------------------------------------------------------------------------------------------------------
 
 
-def _drawn(of: RunDirectory) -> int:
-    assert of.replicas is not None
-    return of.world.rand.choice([n for n, each in enumerate(of.replicas) if len(each.replicas[0].stretches) > 3])
+def _drawn(run: RunDirectory) -> int:
+    assert run.replicas is not None
+    return run.world.rand.choice([n for n, each in enumerate(run.replicas) if len(each.replicas[0].stretches) > 3])
 
 
-def _change(of: RunDirectory, change: Callable[[Stretches], Stretches], *, all_of_them: bool = False) -> None:
-    assert of.replicas is not None
-    at = _drawn(of)
-    partition = of.replicas[at]
-    chosen = of.world.rand.randrange(len(partition.replicas))
+def _change(run: RunDirectory, change: Callable[[Stretches], Stretches], *, all_of_them: bool = False) -> None:
+    assert run.replicas is not None
+    at = _drawn(run)
+    partition = run.replicas[at]
+    chosen = run.world.rand.randrange(len(partition.replicas))
 
     def changed(number: int, log: ReplicaLog) -> ReplicaLog:
         if number != chosen and not all_of_them:
@@ -62,59 +62,59 @@ def _change(of: RunDirectory, change: Callable[[Stretches], Stretches], *, all_o
         return replace(log, stretches=stretches, log_end=stretches[-1].end if stretches else 0)
 
     logs = tuple(changed(number, log) for number, log in enumerate(partition.replicas))
-    of.replicas[at] = replace(partition, replicas=logs)
+    run.replicas[at] = replace(partition, replicas=logs)
 
 
-def _middle(of: RunDirectory) -> int:
+def _middle(run: RunDirectory) -> int:
     """Draws a stretch that each drawn partition has, and that is not the last."""
-    return of.world.rand.randrange(1, 3)
+    return run.world.rand.randrange(1, 3)
 
 
 @in_files(REPLICA, "it differs", "replicas-differ")
-def differs(of: RunDirectory) -> None:
-    at = _middle(of)
-    _change(of, lambda held: (*held[:at], held[at]._replace(digest="0" * 32), *held[at + 1 :]))
+def differs(run: RunDirectory) -> None:
+    at = _middle(run)
+    _change(run, lambda held: (*held[:at], held[at]._replace(digest="0" * 32), *held[at + 1 :]))
 
 
 @in_files(REPLICA, "it is short", "replicas-differ", "replica-torn")
-def short(of: RunDirectory) -> None:
-    number = of.world.rand.randint(1, 3)
-    _change(of, lambda held: held[:-number])
+def short(run: RunDirectory) -> None:
+    number = run.world.rand.randint(1, 3)
+    _change(run, lambda held: held[:-number])
 
 
 @in_files(TORN, "a batch twice", "replica-torn")
-def has_a_batch_twice(of: RunDirectory) -> None:
-    at = _middle(of)
-    _change(of, lambda held: (*held[: at + 1], held[at], *held[at + 1 :]))
+def has_a_batch_twice(run: RunDirectory) -> None:
+    at = _middle(run)
+    _change(run, lambda held: (*held[: at + 1], held[at], *held[at + 1 :]))
 
 
 @in_files(TORN, "two out of order", "replica-torn")
-def has_batches_out_of_order(of: RunDirectory) -> None:
-    at = _middle(of)
-    _change(of, lambda held: (*held[:at], held[at + 1], held[at], *held[at + 2 :]))
+def has_batches_out_of_order(run: RunDirectory) -> None:
+    at = _middle(run)
+    _change(run, lambda held: (*held[:at], held[at + 1], held[at], *held[at + 2 :]))
 
 
 @in_files(TORN, "all lack one in the middle", "replica-torn")
-def all_lack_a_batch(of: RunDirectory) -> None:
-    at = _middle(of)
-    _change(of, lambda held: (*held[:at], *held[at + 1 :]), all_of_them=True)
+def all_lack_a_batch(run: RunDirectory) -> None:
+    at = _middle(run)
+    _change(run, lambda held: (*held[:at], *held[at + 1 :]), all_of_them=True)
 
 
 @in_files(TORN, "all lack the end", "replica-torn")
-def all_lack_the_end(of: RunDirectory) -> None:
-    _change(of, lambda held: held[:-1], all_of_them=True)
+def all_lack_the_end(run: RunDirectory) -> None:
+    _change(run, lambda held: held[:-1], all_of_them=True)
 
 
 @in_files(REPLICAS, "missing", exit_code=NO_VERDICT)
-def no_replicas(of: RunDirectory) -> None:
-    of.replicas = None
+def no_replicas(run: RunDirectory) -> None:
+    run.replicas = None
 
 
 def _replicas(case: str, change: Callable[[World, list[PartitionReplicas]], None]) -> None:
     @in_files(REPLICAS, case, "partitions with all their replicas", hides=True)
-    def changed(of: RunDirectory) -> None:
-        assert of.replicas is not None
-        change(of.world, of.replicas)
+    def changed(run: RunDirectory) -> None:
+        assert run.replicas is not None
+        change(run.world, run.replicas)
 
 
 def _lacks_a_replica(world: World, held: list[PartitionReplicas]) -> None:
@@ -131,29 +131,29 @@ _replicas("lacks a replica", _lacks_a_replica)
 
 
 @in_files(CUT, "empty", exit_code=NO_VERDICT)
-def empty(of: RunDirectory) -> None:
-    of.records = []
+def empty(run: RunDirectory) -> None:
+    run.records = []
 
 
 @in_files(CUT, "after a line", exit_code=NO_VERDICT)
-def cut_off(of: RunDirectory) -> None:
-    del of.records[of.world.rand.randrange(1, len(of.records)) :]
+def cut_off(run: RunDirectory) -> None:
+    del run.records[run.world.rand.randrange(1, len(run.records)) :]
 
 
 @in_files(CUT, "in a line", exit_code=NO_VERDICT)
-def cut_in_a_line(of: RunDirectory) -> None:
-    part = of.world.rand.random()
+def cut_in_a_line(run: RunDirectory) -> None:
+    part = run.world.rand.random()
 
     def cut(text: bytes) -> bytes:
         at = int(len(text) * part)
         return text[: at - 1] if text[:at].endswith(b"\n") else text[:at]
 
-    of.text = cut
+    run.text = cut
 
 
 @in_files(NONSENSE, "phases alone", "every part of the load runs before the first fault", hides=True)
-def phases_alone(of: RunDirectory) -> None:
-    of.records = [each for each in of.records if isinstance(each, Phase)]
+def phases_alone(run: RunDirectory) -> None:
+    run.records = [each for each in run.records if isinstance(each, Phase)]
 
 
 def _in_doubt(record: Any) -> Any:
@@ -161,39 +161,39 @@ def _in_doubt(record: Any) -> Any:
 
 
 @in_files(NONSENSE, "nothing is acknowledged", "every part of the load runs before the first fault", hides=True)
-def nothing_acknowledged(of: RunDirectory) -> None:
+def nothing_acknowledged(run: RunDirectory) -> None:
     gone = (Polled, Processed, Committed, Stored, Ownership)
-    kept = [each for each in of.records if not isinstance(each, gone)]
-    of.records = [_in_doubt(each) if isinstance(each, Sent) else each for each in kept]
+    kept = [each for each in run.records if not isinstance(each, gone)]
+    run.records = [_in_doubt(each) if isinstance(each, Sent) else each for each in kept]
 
 
 @in_files(NONSENSE, "a partition acknowledges nothing", "unavailable", hides=True)
-def a_partition_acknowledges_nothing(of: RunDirectory) -> None:
-    number = anywhere(of.world)
-    ids = {each.id for each in of.records if isinstance(each, Send) and each.partition == number}
-    of.records = [_in_doubt(each) if isinstance(each, Sent) and each.id in ids else each for each in of.records]
+def a_partition_acknowledges_nothing(run: RunDirectory) -> None:
+    number = anywhere(run.world)
+    ids = {each.id for each in run.records if isinstance(each, Send) and each.partition == number}
+    run.records = [_in_doubt(each) if isinstance(each, Sent) and each.id in ids else each for each in run.records]
 
 
 @in_files(NONSENSE, "time goes back", exit_code=NO_VERDICT)
-def time_goes_back(of: RunDirectory) -> None:
-    at = of.world.rand.choice([n for n in range(1, len(of.records)) if of.records[n - 1].t < of.records[n].t])
-    of.records[at - 1], of.records[at] = of.records[at], of.records[at - 1]
+def time_goes_back(run: RunDirectory) -> None:
+    at = run.world.rand.choice([n for n in range(1, len(run.records)) if run.records[n - 1].t < run.records[n].t])
+    run.records[at - 1], run.records[at] = run.records[at], run.records[at - 1]
 
 
 @in_files(NONSENSE, "a send never ends", "every send is answered or given up in time")
-def never_ends(of: RunDirectory) -> None:
-    crashed = {each.process for each in of.records if type(each).__name__ == "Crash"}
-    living = {each.id for each in of.records if isinstance(each, Send) and each.process not in crashed}
-    ends = [at for at, each in enumerate(of.records) if isinstance(each, Sent) and each.id in living]
-    del of.records[of.world.rand.choice(ends)]
+def never_ends(run: RunDirectory) -> None:
+    crashed = {each.process for each in run.records if type(each).__name__ == "Crash"}
+    living = {each.id for each in run.records if isinstance(each, Send) and each.process not in crashed}
+    ends = [at for at, each in enumerate(run.records) if isinstance(each, Sent) and each.id in living]
+    del run.records[run.world.rand.choice(ends)]
 
 
 @in_files(ENDS_TWICE, "any", exit_code=NO_VERDICT)
-def ends_in_the_middle(of: RunDirectory) -> None:
-    acked = [at for at, each in enumerate(of.records) if isinstance(each, Sent) and each.outcome == OK]
-    at = of.world.rand.choice(acked)
-    of.records.insert(at, Phase(of.records[at].t, "end"))
-    del of.records[of.world.rand.randrange(at + 2, len(of.records)) :]
+def ends_in_the_middle(run: RunDirectory) -> None:
+    acked = [at for at, each in enumerate(run.records) if isinstance(each, Sent) and each.outcome == OK]
+    at = run.world.rand.choice(acked)
+    run.records.insert(at, Phase(run.records[at].t, "end"))
+    del run.records[run.world.rand.randrange(at + 2, len(run.records)) :]
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------
@@ -205,27 +205,27 @@ def load_ends_early(world: World) -> None:
 
 
 @in_files(NO_FAULT, "not a step of it", "the faults of the scenario took effect")
-def no_fault(of: RunDirectory) -> None:
-    of.records = [each for each in of.records if not isinstance(each, FaultStep)]
+def no_fault(run: RunDirectory) -> None:
+    run.records = [each for each in run.records if not isinstance(each, FaultStep)]
 
 
 @in_files(NO_FAULT, "no effect of it", "the faults of the scenario took effect")
-def no_effect(of: RunDirectory) -> None:
-    of.records = [each for each in of.records if not (isinstance(each, FaultStep) and each.what == "effect")]
+def no_effect(run: RunDirectory) -> None:
+    run.records = [each for each in run.records if not (isinstance(each, FaultStep) and each.what == "effect")]
 
 
-def _stops(of: RunDirectory, phase: str) -> None:
+def _stops(run: RunDirectory, phase: str) -> None:
     """The run goes no further than into this phase."""
-    at = next(at for at, each in enumerate(of.records) if isinstance(each, Phase) and each.phase == phase)
-    del of.records[at + 1 :]
+    at = next(at for at, each in enumerate(run.records) if isinstance(each, Phase) and each.phase == phase)
+    del run.records[at + 1 :]
 
 
 def _wedged(case: str, phase: str, promise: str) -> None:
     @in_files(WEDGED, case, promise, hides=True)
-    def wedged(of: RunDirectory) -> None:
-        _stops(of, phase)
-        of.file.unkept = [Kept(promise, False, "not", "within 60 s")]
-        of.file.ended = f"broken: {promise}"
+    def wedged(run: RunDirectory) -> None:
+        _stops(run, phase)
+        run.file.unkept = [Kept(promise, False, "not", "within 60 s")]
+        run.file.ended = f"broken: {promise}"
 
 
 _wedged("not whole", "heal", "every partition is whole again")
@@ -234,15 +234,15 @@ _wedged("a replica is gone", "final", "every replica is there")
 
 
 @in_files(HARNESS, "any", exit_code=NO_VERDICT)
-def harness_fails(of: RunDirectory) -> None:
-    del of.records[of.world.rand.randrange(len(of.records) // 3, len(of.records) - 1) :]
-    of.file.ended = "no verdict: the harness failed"
+def harness_fails(run: RunDirectory) -> None:
+    del run.records[run.world.rand.randrange(len(run.records) // 3, len(run.records) - 1) :]
+    run.file.ended = "no verdict: the harness failed"
 
 
 def _missing(name: str) -> None:
     @in_files(MISSING, f"{name} is not there", exit_code=NO_VERDICT)
-    def missing(of: RunDirectory) -> None:
-        of.left_out.add(name)
+    def missing(run: RunDirectory) -> None:
+        run.left_out.add(name)
 
 
 for each in (RUN, SCENARIO_FILE, HISTORY):
@@ -251,8 +251,8 @@ for each in (RUN, SCENARIO_FILE, HISTORY):
 
 def _garbage(name: str) -> None:
     @in_files(MISSING, f"{name} is garbage", exit_code=NO_VERDICT)
-    def garbage(of: RunDirectory) -> None:
-        of.garbage[name] = bytes(of.world.rand.randrange(256) for _ in range(100)) + b"\n{}\n"
+    def garbage(run: RunDirectory) -> None:
+        run.garbage[name] = bytes(run.world.rand.randrange(256) for _ in range(100)) + b"\n{}\n"
 
 
 for each in (RUN, SCENARIO_FILE, HISTORY, "replicas.json", FILE_NAME):

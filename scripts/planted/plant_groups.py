@@ -1,5 +1,7 @@
 """Mistakes of a group: partitions with two owners, records that it skips, commits that fall, run ahead or are lost."""
 
+from collections.abc import Callable
+
 from planted.anomalies import in_files, in_world
 from planted.cluster import Fate, Member, Partition
 from planted.plant_logs import anywhere, idempotent
@@ -26,18 +28,19 @@ def _owned(world: World) -> tuple[Member, Partition] | None:
     return owner, partition
 
 
+def _once(world: World, plant: Callable[[Member, Partition], bool], start: float | None = None) -> None:
+    """Tries it with drawn partitions and their owners, in a run in which no member dies."""
+    world.steady_group = True
+    world.sometime(lambda: (found := _owned(world)) is not None and plant(*found), start)
+
+
 def _other(world: World, owner: Member) -> Member:
     return world.rand.choice([each for each in world.group.members if each.alive and each is not owner])
 
 
 @in_world(SKIPS, "1 to 9", "group-skipped", "group-unprocessed")
 def skips(world: World) -> None:
-    world.steady_group = True
-
-    def plant() -> bool:
-        if (found := _owned(world)) is None:
-            return False
-        owner, partition = found
+    def plant(owner: Member, partition: Partition) -> bool:
         at = owner.positions[partition.number]
         passed = world.rand.randint(1, 9)
         names = [name for _, name in partition.rows(at, passed)]
@@ -46,7 +49,7 @@ def skips(world: World) -> None:
         owner.positions[partition.number] = at + passed
         return True
 
-    world.sometime(plant)
+    _once(world, plant)
 
 
 @in_world(SKIPS_UNKNOWN, "a batch", "group-skipped", "group-unprocessed")
@@ -84,12 +87,7 @@ def skips_unknown(world: World) -> None:
 
 @in_world(HIDDEN, "a record, or several", "group-skipped")
 def hidden_skip(world: World) -> None:
-    world.steady_group = True
-
-    def plant() -> bool:
-        if (found := _owned(world)) is None:
-            return False
-        owner, partition = found
+    def plant(owner: Member, partition: Partition) -> bool:
         number = partition.number
         rows = world.rows(number, world.group.committed.get(number, 0))
         fresh = [at for at, (offset, _) in enumerate(rows) if at and offset >= owner.positions[number]]
@@ -105,35 +103,26 @@ def hidden_skip(world: World) -> None:
         owner.positions[number] = rows[-1][0] + 1
         return True
 
-    world.sometime(plant)
+    _once(world, plant)
 
 
 @in_world(TWO_OWNERS, "any", "group-two-owners")
 def two_owners(world: World) -> None:
-    world.steady_group = True
-
-    def plant() -> bool:
-        if (found := _owned(world)) is None:
-            return False
-        owner, partition = found
+    def plant(owner: Member, partition: Partition) -> bool:
         other = _other(world, owner)
         world.group.go_on()
         world.owns(owner, ASSIGNED, owner.owned)
         world.owns(other, ASSIGNED, other.owned | {partition.number})
         return True
 
-    world.sometime(plant)
+    _once(world, plant)
 
 
 @in_world(OLD_OWNER, "any", "group-two-owners")
 def old_owner(world: World) -> None:
     """It never learns that its partition has gone to another one."""
-    world.steady_group = True
 
-    def plant() -> bool:
-        if (found := _owned(world)) is None:
-            return False
-        owner, partition = found
+    def plant(owner: Member, partition: Partition) -> bool:
         other, number = _other(world, owner), partition.number
         world.group.go_on()
         other.owned = other.owned | {number}
@@ -141,34 +130,25 @@ def old_owner(world: World) -> None:
         world.owns(other, ASSIGNED, other.owned)
         return True
 
-    world.sometime(plant, world.after_the_faults())
+    _once(world, plant, world.after_the_faults())
 
 
 @in_world(STRANGER, "any", "group-two-owners")
 def stranger(world: World) -> None:
-    world.steady_group = True
-
-    def plant() -> bool:
-        if (found := _owned(world)) is None:
-            return False
-        owner, partition = found
+    def plant(owner: Member, partition: Partition) -> bool:
         known = world.group.acknowledged.get(partition.number)
         if known is None:
             return False
         world.committed(_other(world, owner), {partition.number: known}, world.group.generation, OK)
         return True
 
-    world.sometime(plant)
+    _once(world, plant)
 
 
 def _commit_at(world: World, by: int, *, ahead: bool) -> None:
     """The owner commits so many records below what it had committed, or behind what the group had processed."""
-    world.steady_group = True
 
-    def plant() -> bool:
-        if (found := _owned(world)) is None:
-            return False
-        owner, partition = found
+    def plant(owner: Member, partition: Partition) -> bool:
         number = partition.number
         known, at = world.group.acknowledged.get(number, 0), owner.positions[number]
         if known < by or known != world.group.committed.get(number) or known != at:
@@ -176,7 +156,7 @@ def _commit_at(world: World, by: int, *, ahead: bool) -> None:
         world.committed(owner, {number: at + by if ahead else known - by}, world.group.generation, OK)
         return True
 
-    world.sometime(plant)
+    _once(world, plant)
 
 
 @in_world(COMMITS, "falls", "group-commit-fell")
@@ -191,12 +171,8 @@ def runs_ahead(world: World) -> None:
 
 def _moved(world: World, by: int) -> None:
     """The next owner begins so far from what is committed."""
-    world.steady_group = True
 
-    def plant() -> bool:
-        if (found := _owned(world)) is None:
-            return False
-        owner, partition = found
+    def plant(owner: Member, partition: Partition) -> bool:
         number = partition.number
         known = world.group.acknowledged.get(number, 0)
         if known + by < 0 or known != world.group.committed.get(number) or known + by > partition.high_watermark:
@@ -212,7 +188,7 @@ def _moved(world: World, by: int) -> None:
         world.owns(other, ASSIGNED, other.owned)
         return True
 
-    world.sometime(plant)
+    _once(world, plant)
 
 
 @in_world(COMMITS, "resumed before it", "group-duplicates")
@@ -231,11 +207,11 @@ def all_refused(world: World) -> None:
 
 
 @in_files(LOST_COMMITS, "lost at the end", "group-commit-lost")
-def lost_at_the_end(of: RunDirectory) -> None:
-    at = next(at for at, each in enumerate(of.records) if isinstance(each, Stored))
-    stored = of.records[at]
+def lost_at_the_end(run: RunDirectory) -> None:
+    at = next(at for at, each in enumerate(run.records) if isinstance(each, Stored))
+    stored = run.records[at]
     assert isinstance(stored, Stored)
-    which = of.world.rand.choice([n for n, each in enumerate(stored.offsets) if each.offset > 0])
+    which = run.world.rand.choice([n for n, each in enumerate(stored.offsets) if each.offset > 0])
     offsets = list(stored.offsets)
-    offsets[which] = offsets[which]._replace(offset=of.world.rand.randrange(offsets[which].offset))
-    of.records[at] = stored._replace(offsets=tuple(offsets))
+    offsets[which] = offsets[which]._replace(offset=run.world.rand.randrange(offsets[which].offset))
+    run.records[at] = stored._replace(offsets=tuple(offsets))

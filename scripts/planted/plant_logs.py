@@ -1,8 +1,12 @@
 """Mistakes in the log: records that are lost, twice, out of order, altered, elsewhere, or should not be there."""
 
+from collections.abc import Callable
+from typing import Any
+
 from planted.anomalies import SOUND, in_world
 from planted.cluster import Batch, Fate, Partition
 from planted.world import World
+from tidelog.chaos.history import Sent
 from tidelog.chaos.sources import checked, name_of
 
 LOST = "a record is lost"
@@ -38,6 +42,20 @@ def settled(
     return world.rand.choice(found) if found else None
 
 
+def _once_settled(
+    world: World, plant: Callable[[Partition, int, str], None], *, start: float | None = None, **which: Any
+) -> None:
+    """Does it to a drawn record, as soon as there is one: see `settled`."""
+
+    def attempt() -> bool:
+        if (found := settled(world, **which)) is None:
+            return False
+        plant(*found)
+        return True
+
+    world.sometime(attempt, start)
+
+
 def unknown(world: World, *, seen: bool | None = None) -> tuple[Partition, Batch] | None:
     """A drawn acks=all batch below the high watermark whose answer was lost."""
     found = [
@@ -63,7 +81,11 @@ def anywhere(world: World) -> int:
 
 def with_unknown(world: World) -> None:
     """A batch of unknown outcome early in the load."""
-    world.at(2.0, lambda: world.send(idempotent(world), anywhere(world), fate=Fate.ANSWER_LOST) and None)
+
+    def send() -> None:
+        world.send(idempotent(world), anywhere(world), fate=Fate.ANSWER_LOST)
+
+    world.at(2.0, send)
 
 
 # -- lost --------------------------------------------------------------------------------------------------------------
@@ -71,26 +93,18 @@ def with_unknown(world: World) -> None:
 
 @in_world(LOST, "a hole is left", "lost-acked")
 def lost_with_a_hole(world: World) -> None:
-    def plant() -> bool:
-        if (found := settled(world)) is None:
-            return False
-        partition, offset, _ = found
+    def plant(partition: Partition, offset: int, name: str) -> None:
         partition.log[offset] = None
-        return True
 
-    world.sometime(plant)
+    _once_settled(world, plant)
 
 
 @in_world(LOST, "the rest moves up", "lost-acked")
 def lost_without_a_hole(world: World) -> None:
-    def plant() -> bool:
-        if (found := settled(world)) is None:
-            return False
-        partition, offset, _ = found
+    def plant(partition: Partition, offset: int, name: str) -> None:
         partition.remove(offset)
-        return True
 
-    world.sometime(plant)
+    _once_settled(world, plant)
 
 
 @in_world(LOST, "the last of the log", "lost-acked")
@@ -119,8 +133,7 @@ def tail_without_an_offset(world: World) -> None:
         ids = {i for b in world.batches for i, name in zip(b.ids, b.names, strict=True) if name in gone}
         partition.remove(partition.read, len(gone))
         world.records[:] = [
-            each._replace(offset=None) if getattr(each, "outcome", None) and getattr(each, "id", 0) in ids else each
-            for each in world.records
+            each._replace(offset=None) if isinstance(each, Sent) and each.id in ids else each for each in world.records
         ]
 
     world.at(world.load_s + 0.2, hide)
@@ -162,14 +175,10 @@ def lost_with_its_leader_alive(world: World) -> None:
 
 @in_world(LOST_ALONE, "it was read", "lost-acked")
 def lost_after_it_was_acknowledged_and_read(world: World) -> None:
-    def plant() -> bool:
-        if (found := settled(world, acks="1", seen=True, among=world.partitions[:1])) is None:
-            return False
-        partition, offset, _ = found
+    def plant(partition: Partition, offset: int, name: str) -> None:
         partition.remove(offset)
-        return True
 
-    world.sometime(plant, world.kills[0].at - 0.05)
+    _once_settled(world, plant, start=world.kills[0].at - 0.05, acks="1", seen=True, among=world.partitions[:1])
 
 
 @in_world(LOST_ALONE, "it was sent with acks=all", "lost-acked", "unseen")
@@ -212,26 +221,18 @@ def _lose_unread(world: World, acks: str, *, told: bool) -> None:
 
 @in_world(TWICE, "one behind the other", "duplicate")
 def twice_near(world: World) -> None:
-    def plant() -> bool:
-        if (found := settled(world, acks="all")) is None:
-            return False
-        partition, offset, name = found
+    def plant(partition: Partition, offset: int, name: str) -> None:
         partition.insert(offset + 1, [name])
-        return True
 
-    world.sometime(plant)
+    _once_settled(world, plant, acks="all")
 
 
 @in_world(TWICE, "far from each other", "duplicate")
 def twice_far(world: World) -> None:
-    def plant() -> bool:
-        if (found := settled(world, acks="all")) is None:
-            return False
-        partition, _, name = found
+    def plant(partition: Partition, offset: int, name: str) -> None:
         partition.insert(partition.high_watermark, [name])
-        return True
 
-    world.sometime(plant)
+    _once_settled(world, plant, acks="all")
 
 
 @in_world(TWICE, "of unknown outcome", "duplicate")
@@ -339,15 +340,11 @@ def phantom_of_one(world: World) -> None:
 
 @in_world(ALTERED, "any", "never-sent", "lost-acked")
 def altered(world: World) -> None:
-    def plant() -> bool:
-        if (found := settled(world)) is None:
-            return False
-        partition, offset, name = found
+    def plant(partition: Partition, offset: int, name: str) -> None:
         at = world.rand.randrange(len(name))
         partition.log[offset] = f"{name[:at]}#{name[at + 1 :]}"
-        return True
 
-    world.sometime(plant)
+    _once_settled(world, plant)
 
 
 def _damage(case: str, key: bytes = b"k", time: int = 1, size: int = 0, header: bytes | None = None) -> None:

@@ -22,53 +22,53 @@ AHEAD = "a high watermark is behind the log's end, or none was told"
 # -- acknowledgements --------------------------------------------------------------------------------------------------
 
 
-def _wrong_offset(of: RunDirectory, fits: Callable[[Send, Sent], bool], *, behind: bool = False) -> None:
-    sends = {each.id: each for each in of.records if isinstance(each, Send)}
+def _wrong_offset(run: RunDirectory, fits: Callable[[Send, Sent], bool], *, behind: bool = False) -> None:
+    sends = {each.id: each for each in run.records if isinstance(each, Send)}
     found = [
         at
-        for at, each in enumerate(of.records)
+        for at, each in enumerate(run.records)
         if isinstance(each, Sent) and each.outcome == OK and each.offset is not None and fits(sends[each.id], each)
     ]
     if not found:
         raise NeverHappened
-    at = of.world.rand.choice(found)
-    wrong: Any = of.records[at]
-    off = of.world.rand.randint(1, 9)
-    of.records[at] = wrong._replace(
+    at = run.world.rand.choice(found)
+    wrong: Any = run.records[at]
+    off = run.world.rand.randint(1, 9)
+    run.records[at] = wrong._replace(
         offset=wrong.offset - off if wrong.offset >= off and not behind else wrong.offset + off
     )
 
 
 @in_files(OFFSET, "acks=all", "inconsistent-offsets", "duplicate")
-def wrong_offset(of: RunDirectory) -> None:
-    _wrong_offset(of, lambda send, _: send.acks == "all")
+def wrong_offset(run: RunDirectory) -> None:
+    _wrong_offset(run, lambda send, _: send.acks == "all")
 
 
-def _survived(of: RunDirectory, send: Send, sent: Sent) -> bool:
+def _survived(run: RunDirectory, send: Send, sent: Sent) -> bool:
     """An acks=1 record that is in the log although its leader is another one now."""
-    partition = of.world.partitions[send.partition]
+    partition = run.world.partitions[send.partition]
     changed = sent.leader_epoch is not None and sent.leader_epoch < partition.epoch
     return send.acks == "1" and sent.attempts == 1 and changed and send.value in partition.log
 
 
 @in_files(OFFSET, "acks=1, and the leader changed", "inconsistent-offsets", "duplicate", "wrong-offset")
-def wrong_offset_alone(of: RunDirectory) -> None:
-    _wrong_offset(of, lambda send, sent: _survived(of, send, sent))
+def wrong_offset_alone(run: RunDirectory) -> None:
+    _wrong_offset(run, lambda send, sent: _survived(run, send, sent))
 
 
 @in_files(OFFSET, "acks=1, the leader changed, and no other replica was known to have it", "wrong-offset")
-def wrong_offset_untold(of: RunDirectory) -> None:
+def wrong_offset_untold(run: RunDirectory) -> None:
     told: dict[tuple[int, int], int] = {}
-    for each in of.records:
+    for each in run.records:
         if isinstance(each, Watermark):
             key = each.partition, each.leader_epoch
             told[key] = max(told.get(key, 0), each.high_watermark)
 
     def fits(send: Send, sent: Sent) -> bool:
         known = told.get((send.partition, sent.leader_epoch or 0), 0)
-        return _survived(of, send, sent) and sent.offset is not None and sent.offset >= known
+        return _survived(run, send, sent) and sent.offset is not None and sent.offset >= known
 
-    _wrong_offset(of, fits, behind=True)
+    _wrong_offset(run, fits, behind=True)
 
 
 # -- polls -------------------------------------------------------------------------------------------------------------
@@ -183,9 +183,7 @@ def starves(world: World) -> None:
 # -- the final read ----------------------------------------------------------------------------------------------------
 
 
-def _readers(of: RunDirectory) -> list[str]:
-    """That came to the end."""
-    return [f"reader-{n}" for n in (1, 2)]
+READERS = ("reader-1", "reader-2")
 
 
 def _is_of(record: Record, process: str) -> bool:
@@ -193,115 +191,115 @@ def _is_of(record: Record, process: str) -> bool:
     return isinstance(record, Polled | Ownership) and record.final and record.process.startswith(process)
 
 
-def _final_rows(of: RunDirectory, processes: list[str], number: int, change: Callable[[Rows], Rows]) -> None:
+def _final_rows(run: RunDirectory, processes: list[str], number: int, change: Callable[[Rows], Rows]) -> None:
     """Everything that they found in a partition comes in one poll, changed."""
     for process in processes:
-        living = f"{process}.2" if any(_is_of(each, f"{process}.2") for each in of.records) else process
+        living = f"{process}.2" if any(_is_of(each, f"{process}.2") for each in run.records) else process
         polls = [
             (at, each)
-            for at, each in enumerate(of.records)
+            for at, each in enumerate(run.records)
             if isinstance(each, Polled) and each.process == living and each.partitions[0].partition == number
         ]
         rows = change([row for _, each in polls for row in each.partitions[0].records])
         (at, last) = polls[-1]
         read = last.partitions[0]
         more = [last._replace(partitions=(read._replace(records=tuple(rows)),))] if rows else []
-        of.records[at : at + 1] = more
+        run.records[at : at + 1] = more
         for earlier, _ in reversed(polls[:-1]):
-            del of.records[earlier]
+            del run.records[earlier]
 
 
-def _short(of: RunDirectory, processes: list[str]) -> None:
-    fullest = max(of.world.partitions, key=lambda each: len(each.log))
-    number = of.world.rand.randint(1, 60)
-    _final_rows(of, processes, fullest.number, lambda rows: rows[:-number])
+def _short(run: RunDirectory, processes: list[str]) -> None:
+    fullest = max(run.world.partitions, key=lambda each: len(each.log))
+    number = run.world.rand.randint(1, 60)
+    _final_rows(run, processes, fullest.number, lambda rows: rows[:-number])
 
 
 @in_files(FINAL, "both are short", "lost-acked", "final-incomplete")
-def both_short(of: RunDirectory) -> None:
-    _short(of, _readers(of))
+def both_short(run: RunDirectory) -> None:
+    _short(run, [*READERS])
 
 
 @in_files(FINAL, "one is short", "final-differs")
-def one_short(of: RunDirectory) -> None:
-    _short(of, [of.world.rand.choice(_readers(of))])
+def one_short(run: RunDirectory) -> None:
+    _short(run, [run.world.rand.choice([*READERS])])
 
 
 @in_files(FINAL, "both lack a partition", "lost-acked", "final-incomplete")
-def both_lack_a_partition(of: RunDirectory) -> None:
-    _final_rows(of, _readers(of), anywhere(of.world), lambda rows: [])
+def both_lack_a_partition(run: RunDirectory) -> None:
+    _final_rows(run, [*READERS], anywhere(run.world), lambda rows: [])
 
 
 @in_files(FINAL, "one lacks a partition", "final-differs")
-def one_lacks_a_partition(of: RunDirectory) -> None:
-    _final_rows(of, [of.world.rand.choice(_readers(of))], anywhere(of.world), lambda rows: [])
+def one_lacks_a_partition(run: RunDirectory) -> None:
+    _final_rows(run, [run.world.rand.choice([*READERS])], anywhere(run.world), lambda rows: [])
 
 
 @in_files(FINAL, "they differ in a value", "final-differs")
-def finals_differ(of: RunDirectory) -> None:
+def finals_differ(run: RunDirectory) -> None:
     def change(rows: Rows) -> Rows:
-        at = of.world.rand.randrange(len(rows))
+        at = run.world.rand.randrange(len(rows))
         return [*rows[:at], (rows[at][0], f"{rows[at][1]}#"), *rows[at + 1 :]]
 
-    _final_rows(of, [of.world.rand.choice(_readers(of))], anywhere(of.world), change)
+    _final_rows(run, [run.world.rand.choice([*READERS])], anywhere(run.world), change)
 
 
-def _without(of: RunDirectory, processes: list[str]) -> None:
-    of.records[:] = [each for each in of.records if not any(_is_of(each, process) for process in processes)]
+def _without(run: RunDirectory, processes: list[str]) -> None:
+    run.records[:] = [each for each in run.records if not any(_is_of(each, process) for process in processes)]
 
 
 @in_files(FINAL, "there is one reader", "readers that read the whole log at the end", hides=True)
-def one_reader(of: RunDirectory) -> None:
-    _without(of, [of.world.rand.choice(_readers(of))])
+def one_reader(run: RunDirectory) -> None:
+    _without(run, [run.world.rand.choice([*READERS])])
 
 
 @in_files(FINAL, "there is no reader", "readers that read the whole log at the end", hides=True)
-def no_reader(of: RunDirectory) -> None:
-    _without(of, _readers(of))
+def no_reader(run: RunDirectory) -> None:
+    _without(run, [*READERS])
 
 
 # -- what leaders tell -------------------------------------------------------------------------------------------------
 
 
-def _marks(of: RunDirectory) -> list[int]:
-    return [at for at, each in enumerate(of.records) if isinstance(each, Watermark) and each.high_watermark > 0]
+def _marks(run: RunDirectory) -> list[int]:
+    return [at for at, each in enumerate(run.records) if isinstance(each, Watermark) and each.high_watermark > 0]
 
 
-def _last_mark(of: RunDirectory) -> tuple[int, Watermark]:
+def _last_mark(run: RunDirectory) -> tuple[int, Watermark]:
     """One that was told in the final phase."""
-    at = of.world.rand.choice(_marks(of)[-len(of.world.partitions) :])
-    found = of.records[at]
+    at = run.world.rand.choice(_marks(run)[-len(run.world.partitions) :])
+    found = run.records[at]
     assert isinstance(found, Watermark)
     return at, found
 
 
 @in_files(FELL, "in its epoch", "watermark-fell")
-def falls_in_its_epoch(of: RunDirectory) -> None:
-    marks = [(at, each) for at in _marks(of) if isinstance(each := of.records[at], Watermark)]
+def falls_in_its_epoch(run: RunDirectory) -> None:
+    marks = [(at, each) for at in _marks(run) if isinstance(each := run.records[at], Watermark)]
     pairs = [
         (at, later, earlier)
         for at, later in marks
         for before, earlier in marks
         if before < at and (later.partition, later.leader_epoch) == (earlier.partition, earlier.leader_epoch)
     ]
-    at, later, earlier = of.world.rand.choice(pairs)
-    of.records[at] = later._replace(high_watermark=of.world.rand.randrange(earlier.high_watermark))
+    at, later, earlier = run.world.rand.choice(pairs)
+    run.records[at] = later._replace(high_watermark=run.world.rand.randrange(earlier.high_watermark))
 
 
 @in_files(FELL, "below what was read", "watermark-fell")
-def below_what_was_read(of: RunDirectory) -> None:
-    at, mark = _last_mark(of)
-    low = of.world.rand.randrange(of.world.partitions[mark.partition].read)
-    of.records[at] = mark._replace(leader_epoch=mark.leader_epoch + 1, high_watermark=low)
+def below_what_was_read(run: RunDirectory) -> None:
+    at, mark = _last_mark(run)
+    low = run.world.rand.randrange(run.world.partitions[mark.partition].read)
+    run.records[at] = mark._replace(leader_epoch=mark.leader_epoch + 1, high_watermark=low)
 
 
 @in_files(AHEAD, "behind the end of its log", "watermark-ahead")
-def ahead_of_its_log(of: RunDirectory) -> None:
-    at, mark = _last_mark(of)
+def ahead_of_its_log(run: RunDirectory) -> None:
+    at, mark = _last_mark(run)
     assert mark.log_end is not None
-    of.records[at] = mark._replace(high_watermark=mark.log_end + of.world.rand.randint(1, POLL_RECORDS))
+    run.records[at] = mark._replace(high_watermark=mark.log_end + run.world.rand.randint(1, POLL_RECORDS))
 
 
 @in_files(AHEAD, "none was told", "leaders told their high watermarks")
-def never_told(of: RunDirectory) -> None:
-    of.records[:] = [each for each in of.records if not isinstance(each, Watermark)]
+def never_told(run: RunDirectory) -> None:
+    run.records[:] = [each for each in run.records if not isinstance(each, Watermark)]

@@ -12,9 +12,8 @@ from random import Random
 from typing import Final
 
 from planted.anomalies import BROKEN, SOUND, Anomaly
-from planted.made import judged_here, make, missed, named
+from planted.made import Found, judged_here, make, missed, named
 from planted.rows import by_row
-from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.checking import CannotCheck
 from tidelog.chaos.history import HistoryDamaged
 
@@ -75,9 +74,9 @@ class Judgement:
     missed: str | None
 
 
-def judged(runs: Sequence[Wanted], folder: Path, *, processes: int | None = None) -> Iterator[Judgement]:
+def judged(runs: Sequence[Wanted], folder: Path) -> Iterator[Judgement]:
     """On this machine; directories of runs that Spark is to judge, too, stay where they are."""
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor() as pool:
         yield from pool.map(partial(_judged, folder=folder), runs)
 
 
@@ -111,7 +110,7 @@ def judged_on_spark(runs: Sequence[Judgement]) -> Iterator[Judgement]:
         verdicts = judge_runs(spark, list(opened.values()), lambda what, rows: None)
     finally:
         spark.stop()
-    found: dict[int, Verdict | CannotCheck | HistoryDamaged] = {
+    found: dict[int, Found] = {
         **refused,
         **{seed: each.verdict for seed, each in zip(opened, verdicts, strict=True)},
     }
@@ -131,8 +130,12 @@ def rows_of(here: Sequence[Judgement], spark: Sequence[Judgement]) -> Iterator[s
         told = "; ".join(each.name for each in cases.get(row, ()))
         rules = Counter(name for each in mine for name in each.named)
         due = {name for each in cases.get(row, ()) for name in each.named}
-        often = ", ".join(f"`{name}` {count}" for name, count in rules.most_common() if name in due)
+        often = ", ".join(f"`{name}` {count}" for name, count in sorted(rules.items(), key=_often) if name in due)
         yield f"| {row} | {told or '-'} | {_caught(mine)} | {_caught(theirs)} | {often or _why(row)} |"
+
+
+def _often(rule: tuple[str, int]) -> tuple[int, str]:
+    return -rule[1], rule[0]
 
 
 def _caught(runs: Sequence[Judgement]) -> str:

@@ -6,13 +6,14 @@ answers to commits that come late; a reader of the final phase that is replaced.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count
 from random import Random
 from typing import Final
 
 from planted.cluster import BROKERS, Batch, Fate, Group, Member, Partition, Reader
+from tidelog.chaos.checker.intervals import runs
 from tidelog.chaos.history import (
     ASSIGNED,
     FAIL,
@@ -55,7 +56,7 @@ class Kill:
 
 
 class World:
-    """`records` is the history. What goes wrong in it hooks in with `sometime`, `before_the_end` and `afterwards`."""
+    """`records` is the history. An anomaly hooks in with `at`, `sometime` and `before_the_end`."""
 
     def __init__(self, seed: int) -> None:
         self.rand = rand = Random(seed)
@@ -334,9 +335,8 @@ class World:
         if self.producing:
             self.after(LOOK_S, self._look)
 
-    def tell(self, partition: Partition, high_watermark: int | None = None, log_end: int | None = None) -> None:
-        told = partition.high_watermark if high_watermark is None else high_watermark
-        end = len(partition.log) if log_end is None else log_end
+    def tell(self, partition: Partition) -> None:
+        told, end = partition.high_watermark, len(partition.log)
         began = max(0.0, self.now - self.rand.uniform(0.0, 0.01))
         partition.told = max(partition.told, told)
         at = (self.now, TOPIC, partition.number, partition.leader)
@@ -366,9 +366,9 @@ class World:
                 reader.positions[number] = rows[-1][0] + 1
         self.polled(reader.process, found)
 
-    def rows(self, number: int, start: int, most: int = POLL_RECORDS) -> Rows:
+    def rows(self, number: int, start: int) -> Rows:
         partition = self.partitions[number]
-        return [] if partition.hidden else partition.rows(start, most)
+        return [] if partition.hidden else partition.rows(start, POLL_RECORDS)
 
     def polled(self, process: str, found: dict[int, Rows], group: str | None = None, final: bool = False) -> None:
         if not any(found.values()):
@@ -441,7 +441,7 @@ class World:
         return there + back
 
     def processed(self, member: Member, found: dict[int, Rows]) -> None:
-        spans = [Span(TOPIC, p, a, b) for p, rows in found.items() for a, b in stretches([at for at, _ in rows])]
+        spans = [Span(TOPIC, p, a, b - 1) for p, rows in found.items() for a, b in runs([at for at, _ in rows])]
         self.write(Processed(self.now, member.process, GROUP, tuple(spans)))
 
     def _commit(self, member: Member, ends: dict[int, int], generation: int, back: float) -> None:
@@ -532,9 +532,3 @@ class World:
                 self.polled(process, {partition.number: rows[:size]}, final=True)
                 rows = rows[size:]
                 self.now += 0.001
-
-
-def stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """(first, last) of each run without a hole."""
-    breaks = [at for at, (a, b) in enumerate(pairwise(offsets), 1) if b != a + 1]
-    return [(offsets[a], offsets[b - 1]) for a, b in pairwise([0, *breaks, len(offsets)])]

@@ -18,9 +18,8 @@ from tidelog.chaos.history import (
     Sent,
     Watermark,
 )
+from tidelog.chaos.notes import ACKS_ALL
 from tidelog.ids import TopicPartition
-
-ACKS_ALL = "all"
 
 
 @dataclass(slots=True)

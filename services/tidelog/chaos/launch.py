@@ -8,7 +8,6 @@ import shutil
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -243,14 +242,14 @@ def save_parquet(directory: Path) -> None:
 def next_directory(name: str, below: Path = RUNS_DIR) -> Path:
     """Makes the first one that is not there yet. OSError."""
     below.mkdir(parents=True, exist_ok=True)
-    for number in count(1):
+    number = 1
+    while True:
         directory = below / f"{name}-{number}"
         try:
             directory.mkdir()
+            return directory
         except FileExistsError:
-            continue
-        return directory
-    raise AssertionError
+            number += 1
 
 
 def _save_logs(cluster: Cluster, directory: Path) -> None:

@@ -1,6 +1,6 @@
 """Records of a history, made of what clients did: a harness tells of each send and each poll, and keeps what comes of it."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -19,7 +19,7 @@ NOTHING_ACKNOWLEDGED: Final = "0"
 """Without acknowledgements it is not known what became of a record that was sent."""
 
 
-class Notes:
+class Notes(ABC):
     """One for a run, used from its event loop alone."""
 
     def __init__(self, began: float = 0.0) -> None:
