@@ -10,7 +10,6 @@ import pytest
 
 from helpers.cluster import states
 from helpers.images import image
-from helpers.requirements import requirement
 from helpers.scripts import ROOT
 from tidelog.cluster.api import ClusterError, Direction, Pause, State
 from tidelog.cluster.compose import ComposeCluster
@@ -137,7 +136,6 @@ def test_a_cut_outlives_a_restart_and_one_that_another_program_left_is_healed(cl
     cluster.heal()
 
 
-@requirement("Packet loss and slow links delay records and lose none")
 def test_packets_are_lost_and_counted(cluster: ComposeCluster) -> None:
     cluster.lose_packets("broker-1", 1.0)
     assert is_silent(cluster, "broker-2", "one.cluster")
@@ -173,7 +171,6 @@ def small_disk(tmp_path: Path) -> Iterator[ComposeCluster]:
     made.close()
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 def test_a_small_disk_is_filled_to_its_last_byte_and_freed(small_disk: ComposeCluster) -> None:
     def writes() -> bool:
         command = ["docker", "compose", "-p", small_disk.project, "exec", "-T", "broker-1"]

@@ -7,7 +7,6 @@ import pytest
 from testcontainers.compose import DockerCompose
 
 from helpers.images import image
-from helpers.requirements import requirement
 from helpers.scripts import ROOT
 from tidelog.sizes import RESPONSES_BYTES
 from tidelog.storage.tail import TAIL_BYTES_MAX
@@ -188,7 +187,6 @@ def test_spark_comes_when_it_is_asked_for(description: dict[str, Any]) -> None:
     assert images == {image("spark")}
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 @pytest.mark.smoke
 def test_every_small_disk_outlives_the_process_that_has_it() -> None:
     files = ["docker-compose.yml", "deploy/chaos/small-disks.yml"]

@@ -14,6 +14,7 @@ from tidelog.client.producer import Producer
 from tidelog.errors import GroupIdNotFoundError, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.testing.sim_cluster import SimCluster
+from tidelog.testing.sim_node import Timing
 from tidelog.watch.service import CONTROLLER
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -189,12 +190,16 @@ class Bed:
 
 
 @asynccontextmanager
-async def whole_cluster(seed: int = 1, *, external: bool = False) -> AsyncIterator[Bed]:
-    """Three brokers and two controllers that serve. `external`: brokers have a listener for outside clients, too."""
-    cluster = SimCluster(seed=seed)
-    for node in cluster.brokers if external else ():
+async def whole_cluster(
+    seed: int = 1, *, external: bool = False, timing: Timing | None = None, **settings: Any
+) -> AsyncIterator[Bed]:
+    """Three brokers and two controllers that serve. `external`: brokers have a listener for outside clients, too. `settings`
+    are those of brokers."""
+    cluster = SimCluster(seed=seed, timing=timing)
+    for node in cluster.brokers:
         outside = Address(node.address.host, node.address.port + 100)
-        node.settings = {"listeners": {"INTERNAL": node.address, "EXTERNAL": outside}}
+        listeners = {"listeners": {"INTERNAL": node.address, "EXTERNAL": outside}} if external else {}
+        node.settings = {**settings, **listeners}
     cluster.start()
     ports = cluster.client_ports("client")
     async with Admin(cluster.bootstrap, ports=ports) as admin:

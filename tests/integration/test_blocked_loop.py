@@ -12,6 +12,7 @@ import pytest
 
 from helpers.cluster import running_cluster
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import under_load
 from helpers.scripts import ROOT
 from tidelog.cluster.local import LocalCluster
@@ -39,6 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 async def test_a_leader_whose_loop_stands_still_is_replaced(cluster: LocalCluster, tmp_path: Path) -> None:
     async with under_load(cluster, tmp_path) as scene:
         assert scene.state().leader == 0

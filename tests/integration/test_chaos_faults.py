@@ -117,6 +117,7 @@ async def test_processes_die_stand_still_and_come_back(cluster: LocalCluster, tm
         await scene.full()
 
 
+@requirement("Fencing holds when any single link is cut")
 @requirement("A leader cut from ZooKeeper stops committing when replaced")
 @requirement("Clients cut from all brokers get unknown outcomes")
 async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: LocalCluster, tmp_path: Path) -> None:

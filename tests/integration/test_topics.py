@@ -139,7 +139,6 @@ async def test_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(who
     tidelog(servers, "topics", "delete", topic)
 
 
-@requirement("A controller killed in mid-change leaves it complete or absent")
 async def test_a_broker_that_is_down_during_a_deletion_sets_it_aside(whole: LocalCluster) -> None:
     gone, kept, servers = unique_topic("gone"), unique_topic("kept"), bootstrap_servers(whole)
     for topic in (gone, kept):

@@ -56,6 +56,16 @@ def test_the_older_truncation_rules_lose_at_the_documented_depths(key: str, rule
     assert search(EpochModel(rules, Bounds(1, 1, 4))).depth == depth, key
 
 
+@requirement("Literal early designs break exactly the expected invariants")
+def test_the_rules_of_kip_320_keep_the_leader_in_the_isr() -> None:
+    model = EpochModel(Rules(), TINY)
+    for state in reachable(model):
+        epochs = state >> model._counters & 7
+        rows = [state >> i * model._width & model._row for i in range(3)]
+        leaders = [row for row in rows if epochs and row >> model._leader_of + epochs - 1 & 1]
+        assert all(row >> model._in_isr & 1 for row in leaders)
+
+
 @pytest.mark.parametrize("rules", [Rules(), TIDELOG, HISTORY[0][1]], ids=["kip-320", "tidelog", "truncate-to-hw"])
 def test_symmetry_is_sound_the_reduced_states_are_the_orbits_of_all(rules: Rules) -> None:
     model, whole = EpochModel(rules, Bounds(1, 1, 2)), Unreduced(rules, Bounds(1, 1, 2))

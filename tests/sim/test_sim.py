@@ -91,6 +91,8 @@ def test_every_kind_of_fault_of_groups_is_drawn() -> None:
     assert len(drawn) == 29 and min(drawn.values()) > 10, drawn
 
 
+@requirement("Committed offsets never move back and leave no gap")
+@requirement("At most one consumer of a group delivers a partition")
 @pytest.mark.filterwarnings("ignore")
 def test_i16_groups_hold_every_invariant_and_process_every_record() -> None:
     """N11 to N13, X5 and LIVE-5; again, and nothing of it differs."""

@@ -30,6 +30,7 @@ async def led(*sizes: int) -> BrokerBench:
     return bench
 
 
+@requirement("A leader and a follower killed together lose no committed record")
 @requirement("Consumers read from the leader up to the high watermark")
 async def test_only_what_is_committed_is_shown() -> None:
     bench = BrokerBench()
@@ -78,6 +79,15 @@ async def test_a_long_poll_on_a_deposed_leader_is_told_at_once() -> None:
     result = await reading
     assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (result.leader_id, result.leader_epoch) == (2, 4)
+
+
+@requirement("Consumers read from the leader up to the high watermark")
+async def test_a_follower_refuses_the_read_and_names_the_leader() -> None:
+    bench = await led(2)
+    bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+    refused = await bench.get(0)
+    assert (refused.error_code, refused.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+    assert (refused.leader_id, refused.leader_epoch) == (2, 4)
 
 
 async def test_min_bytes_waits_for_more() -> None:

@@ -9,12 +9,14 @@ import pytest
 
 from helpers.aio import now
 from helpers.batches import batch
-from helpers.broker import STALL_LIMIT_S, BrokerBench
+from helpers.broker import STALL_LIMIT_S, BrokerBench, member
 from helpers.logs import contents
 from helpers.replication import EVENTS, broker_world, until
 from helpers.requirements import requirement
+from tidelog.config import BrokerSettings
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
+from tidelog.replica import events as ev
 from tidelog.replica.partition import Role
 from tidelog.storage.log_context import LogConfig
 from tidelog.testing.clock import SimClock
@@ -37,6 +39,7 @@ async def bench() -> AsyncIterator[BrokerBench]:
     yield bench
 
 
+@requirement("A stalled log sync moves leadership to another replica")
 @requirement("A last ISR member that lost power is not elected automatically")
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_a_leader_counts_itself_when_the_sync_has_ended(bench: BrokerBench, acks: int) -> None:
@@ -141,6 +144,7 @@ async def test_a_pause_of_our_own_is_no_stall_of_the_device(bench: BrokerBench) 
     assert (await sending).error_code is ErrorCode.NONE
 
 
+@requirement("The replica of a deleted topic is stopped and deleted")
 async def test_a_partition_that_is_deleted_during_its_sync_does_not_count_as_failed(bench: BrokerBench) -> None:
     bench.disk.slow("sync", 2.0, path="events-0/")
     sending = asyncio.create_task(bench.send(batch(b"x"), acks=1))
@@ -167,6 +171,7 @@ async def test_a_sync_that_is_given_up_leaves_no_clean_stop_behind(bench: Broker
 # --- followers ------------------------------------------------------------------------------------------------------
 
 
+@requirement("The next fetch position of a follower is its acknowledgement")
 @requirement("A last ISR member that lost power is not elected automatically")
 async def test_a_follower_is_counted_when_its_own_sync_has_ended() -> None:
     async with broker_world() as (world, leader, follower):
@@ -185,6 +190,16 @@ async def test_a_follower_is_counted_when_its_own_sync_has_ended() -> None:
         assert follower.host.log.recovery_point == 3
         await until(lambda: follower.high_watermark == 3)
         assert contents(follower.host.log) == contents(leader.host.log)
+
+
+@requirement("The next fetch position of a follower is its acknowledgement")
+async def test_else_a_follower_is_counted_before_its_sync_has_ended() -> None:
+    async with broker_world() as (world, leader, follower):
+        world.told(1, 3, config=PLAIN)
+        follower.disk.slow("sync", 30.0, path="events-0/")
+        leader.append()
+        await until(lambda: leader.high_watermark == 1, limit_s=1.0)
+        assert (follower.end, follower.host.log.recovery_point) == (1, 0)
 
 
 @requirement("A stalled log sync moves leadership to another replica")
@@ -208,6 +223,7 @@ async def test_a_follower_with_a_slow_disk_keeps_no_other_partition_waiting() ->
         assert follower.disk.stalled_s == 0.0
 
 
+@requirement("ISR and catch-up replicas make up the assigned replicas")
 async def test_an_idle_follower_outside_the_isr_still_learns_the_high_watermark() -> None:
     async with broker_world() as (world, leader, follower):
         world.told(1, 3, isr=(1,), config=SYNC)
@@ -244,21 +260,35 @@ async def test_a_replica_states_no_position_that_a_killed_process_left_unsynced(
 # --- recovery points ------------------------------------------------------------------------------------------------
 
 
+@requirement("A replica knows its log end, high watermark and flushed offset")
+async def test_the_recovery_point_is_above_or_below_the_high_watermark() -> None:
+    bench = BrokerBench(clock=SimClock())
+    bench.told(isr=(1, 2), replicas=(1, 2), config=PLAIN)
+    await bench.send(batch(b"x"), acks=1)
+    bench.host.log.flush()
+    assert (bench.host.replica.high_watermark, bench.host.log.recovery_point) == (0, 1)
+    await bench.send(batch(b"y"), acks=1)
+    bench.host.step(ev.FollowerPosition(2, member(2).broker_epoch, 3, 2, 3, 3, 1 << 40, 1.0))
+    assert (bench.host.replica.high_watermark, bench.host.log.recovery_point) == (2, 1)
+
+
 @requirement("Logs are synced to disk at intervals")
 async def test_kafka_10101_background_syncs_move_the_recovery_points_of_all_logs(bench: BrokerBench) -> None:
-    bench.told(topic="plain", config=PLAIN)
-    bench.told(topic="idle", config=PLAIN)
-    await bench.send(batch(b"a", b"b"), topic="plain", acks=1)
-    log = bench.logs.logs[TopicPartition("plain", 0)]
-    idle = bench.logs.logs[TopicPartition("idle", 0)]
+    for topic in ("plain", "other", "idle"):
+        bench.told(topic=topic, config=PLAIN)
+    for topic in ("plain", "other"):
+        await bench.send(batch(b"a", b"b"), topic=topic, acks=1)
+    logs = [bench.logs.logs[TopicPartition(topic, 0)] for topic in ("plain", "other")]
+    assert BrokerSettings.log_flush_interval_ms == 60_000
     running = asyncio.create_task(bench.flusher.run(bench.manager, 60.0))
-    assert (log.recovery_point, log.log_end_offset) == (0, 2)
-    await asyncio.sleep(61.0)
-    assert log.recovery_point == log.log_end_offset == 2
+    await asyncio.sleep(59.0)
+    assert [(log.recovery_point, log.log_end_offset) for log in logs] == [(0, 2)] * 2
+    await asyncio.sleep(2.0)
+    assert [(log.recovery_point, log.log_end_offset) for log in logs] == [(2, 2)] * 2
     before = syncs(bench.disk, "")
     await asyncio.sleep(600.0)
     assert syncs(bench.disk, "") == before, "what is flushed is left alone"
-    assert idle.recovery_point == 0
+    assert syncs(bench.disk, "idle-0/") == 0
     running.cancel()
 
     assert bench.disk.stalled_s == 0.0

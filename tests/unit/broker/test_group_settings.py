@@ -57,9 +57,40 @@ def test_each_setting_is_a_limit_of_the_coordinator(key: str, value: Any, limit:
     assert {name for name in before if before[name] != after[name]} == {limit}, "and nothing else"
 
 
-@pytest.mark.parametrize(("mode", "shards"), [("single", 1), ("sharded", 5)])
-def test_conflict_01_open_08_one_coordinator_is_elected_or_several_share_the_groups(mode: str, shards: int) -> None:
-    chosen = settings(coordinator_mode=mode, coordinator_shards=5)
+@requirement("A member fails after too many failed pings in a row")
+@requirement("The number of rebalance handlers is a setting")
+@requirement("The number of failed pings that are allowed is a setting")
+@requirement("The interval of offset commits is a setting")
+@requirement("The minimum session timeout is a setting")
+def test_limits_that_are_not_set() -> None:
+    unset = limits(settings())
+    assert (unset.handlers, unset.failed_pings_max, unset.commit_interval_s) == (4, 0, 1.0)
+    assert unset.session_min_s == 1.0
+
+
+@requirement("A registration starts pings, watches topics and rebalances")
+@requirement("A rebalance stops all members, stores, then starts all")
+@requirement("The partitions of a topic are divided among consumer threads")
+def test_groups_have_the_documented_defaults() -> None:
+    found = limits(settings())
+    assert (found.initial_delay_s, found.join_delay_s, found.join_delay_max_s) == (0.5, 0.1, 2.0)
+    assert found.incremental and found.default_assignor == "sticky"
+
+
+@requirement("Each shard has one active coordinator")
+@requirement("Every broker coordinates a subset of the groups")
+@pytest.mark.parametrize(
+    ("changes", "shards"),
+    [
+        ({"coordinator_mode": "single", "coordinator_shards": 5}, 1),
+        ({"coordinator_mode": "sharded", "coordinator_shards": 5}, 5),
+        ({}, 8),
+    ],
+)
+def test_conflict_01_open_08_one_coordinator_is_elected_or_several_share_the_groups(
+    changes: dict[str, Any], shards: int
+) -> None:
+    chosen = settings(**changes)
     unused: Any = SimpleNamespace(
         clock=ManualClock(), net=None, rand=None, recorder=None, leader_of=None, address_of=None, unreadable=None
     )

@@ -7,6 +7,7 @@ import pytest
 from helpers.requirements import requirement
 from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
+from tidelog.config import BrokerSettings
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing.sim_cluster import SimCluster
@@ -16,6 +17,12 @@ from tidelog.testing.views import stored_states
 TP = TopicPartition("events", 0)
 
 
+@requirement("KeepInSyncTime bounds the lag of an ISR member")
+def test_the_lag_limit_is_10_s_by_default() -> None:
+    assert BrokerSettings.replica_lag_time_max_ms == 10_000
+
+
+@requirement("KeepInSyncTime bounds the lag of an ISR member")
 @requirement("A slow follower leaves the ISR after the lag limit")
 @pytest.mark.parametrize("lag_ms", [4_000, 12_000])
 async def test_a_follower_that_stands_still_leaves_after_the_set_time(lag_ms: int) -> None:

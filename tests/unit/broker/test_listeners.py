@@ -7,8 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog import values
 from tidelog.broker import config_view
+from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.service import BrokerService
 from tidelog.cli.commands.brokers import as_json
 from tidelog.config import BrokerSettings
@@ -37,11 +39,13 @@ class Controller:
         return CLUSTER
 
 
-def routes(listener: str) -> list[Route]:
+def routes(listener: str, groups: Any = None) -> list[Route]:
     others = [Mock() for _ in range(6)]
-    metadata = Mock(cluster_name="c")
+    metadata = MetadataCache()
+    metadata.cluster_name = "c"
     link: Any = Controller()
-    service = BrokerService(*others, metadata, link, Mock(), SimClock(), Mock(), WatchService(SILENT, SimClock()))
+    watch = WatchService(SILENT, SimClock())
+    service = BrokerService(*others, metadata, link, Mock(), SimClock(), groups or Mock(), watch)
     return service.routes(listener)
 
 
@@ -50,6 +54,16 @@ async def described_at(listener: str) -> m.DescribeClusterResponse:
     call: Any = route.handler
     answer: m.DescribeClusterResponse = await call(m.DescribeClusterRequest(), CLIENT)
     return answer
+
+
+@requirement("ClusterMetadataResponse names coordinator and live brokers")
+@pytest.mark.parametrize(("group", "coordinator"), [("known", 3), ("unknown", -1)])
+async def test_cluster_metadata_names_the_coordinator_of_a_group(group: str, coordinator: int) -> None:
+    groups = Mock(coordinator_of=lambda group_id: 3 if group_id == "known" else -1)
+    (route,) = [each for each in routes("EXTERNAL", groups) if each.method is s.COORDINATOR_SERVICE_CLUSTER_METADATA]
+    call: Any = route.handler
+    answer: m.ClusterMetadataResponse = await call(m.ClusterMetadataRequest(group_id=group), CLIENT)
+    assert answer.coordinator_id == coordinator
 
 
 async def test_a_client_hears_of_its_own_listener_only() -> None:

@@ -52,6 +52,7 @@ def ask(cache: MetadataCache, *topics: str, listener: str = "EXTERNAL") -> m.Clu
     return cache.answer(m.ClusterMetadataRequest(topics=topics, all_topics=not topics), listener)
 
 
+@requirement("A broker is described by id, host and port")
 def test_addresses_are_those_of_the_door_that_was_asked() -> None:
     cache = MetadataCache()
     told(
@@ -67,12 +68,15 @@ def test_addresses_are_those_of_the_door_that_was_asked() -> None:
     assert cache.address_of(3, "EXTERNAL") is None and cache.address_of(4) is None
 
 
+@requirement("A broker is described by id, host and port")
+@requirement("ClusterMetadataResponse names coordinator and live brokers")
 def test_an_answer_names_cluster_controller_racks_and_partitions_in_order() -> None:
     cache = MetadataCache()
-    cache.cluster_id = "c-1"
+    cache.cluster_id, cache.cluster_name = "c-1", "main"
     told(cache, partition("b", 0), partition("a", 2), partition("a", 0), partition("a", 1))
     answer = ask(cache)
-    assert (answer.cluster_id, answer.controller_id, answer.coordinator_id) == ("c-1", 9, -1)
+    assert (answer.cluster_id, answer.cluster_name) == ("c-1", "main")
+    assert (answer.controller_id, answer.coordinator_id) == (9, -1)
     assert [b.rack for b in answer.brokers_info] == ["r1", ""]
     assert [(t.topic, [p.partition for p in t.partitions]) for t in answer.topics] == [("a", [0, 1, 2]), ("b", [0])]
     found = answer.topics[1].partitions[0]
@@ -99,6 +103,7 @@ def test_a_partition_without_a_leader_says_so() -> None:
     assert led.error_code is ErrorCode.NONE
 
 
+@requirement("A topic is deleted in a fixed order of steps")
 def test_later_news_replace_what_they_name_and_keep_the_rest() -> None:
     cache = MetadataCache()
     told(cache, partition("a", 0), partition("a", 1), partition("b", 0))
@@ -129,12 +134,14 @@ def test_partitions_of_two_topics_of_one_name_are_not_mixed() -> None:
     assert (topic.topic_id, [(p.partition, p.leader_epoch) for p in topic.partitions]) == (b"new!" * 4, [(0, 0)])
 
 
+@requirement("ClusterMetadataResponse names coordinator and live brokers")
 def test_a_full_picture_forgets_what_it_does_not_name() -> None:
     cache = MetadataCache()
     told(cache, partition("a", 0), partition("b", 0))
     told(cache, partition("b", 0), full=True, live_brokers=(broker(1, "INTERNAL"),))
-    assert [t.topic for t in ask(cache).topics] == ["b"]
-    assert cache.live == {1: 101}
+    answer = ask(cache, listener="INTERNAL")
+    assert [t.topic for t in answer.topics] == ["b"]
+    assert cache.live == {1: 101} and [b.id for b in answer.brokers_info] == [1]
 
 
 def test_who_is_live_is_known_with_its_epoch_also_from_leader_and_isr() -> None:

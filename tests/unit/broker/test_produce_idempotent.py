@@ -26,6 +26,7 @@ def follower_at(offset: int, leader_epoch: int = 3) -> ev.FollowerPosition:
     return ev.FollowerPosition(2, member(2).broker_epoch, leader_epoch, offset, 3, 3, 1 << 40, 1.0)
 
 
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 @requirement("A producer batch that is sent again is stored once")
 async def test_a_repeated_batch_is_stored_once() -> None:
     bench = BrokerBench()

@@ -20,7 +20,7 @@ from tidelog.testing.net import SimNetwork
 from tidelog.testing.rand import seeded
 from tidelog.wire import messages as m
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE_STREAM
-from unit.broker.test_produce import follower_at
+from unit.broker.test_produce import follower_at, values
 
 CALLER = KnownCaller("test")
 
@@ -88,9 +88,26 @@ async def test_requests_are_appended_in_order_and_answered_as_they_are_decided()
     by_number = {a.number: a.response.results[0] for message in wire.messages for a in message.answers}
     assert [by_number[n].base_offset for n in (1, 2, 3)] == [0, 1, 3]
     assert by_number[4].error_code is ErrorCode.INVALID_REQUIRED_ACKS
+    assert values(bench) == [b"a", b"b", b"c", b"d"], "in the order of arrival"
     assert counted == [ErrorCode.NONE, ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.NONE, ErrorCode.NONE]
     wire.requests.put_nowait(None)
     await serving
+
+
+@requirement("A produce request is appended in order and queued until commit")
+async def test_each_answer_names_the_offset_of_its_own_records() -> None:
+    bench = replicated_bench()
+    sent = [[b"%d of %d" % (number, stream) for number in range(5)] for stream in range(3)]
+    wires = [Wire(*[request(value, acks=1) for value in each]) for each in sent]
+    tasks = [asyncio.create_task(streams(bench).serve(wire, CALLER)) for wire in wires]
+    for wire in wires:
+        wire.requests.put_nowait(None)
+    await asyncio.gather(*tasks)
+    stored = values(bench)
+    for wire, each in zip(wires, sent, strict=True):
+        results = [answer.response.results[0] for message in wire.messages for answer in message.answers]
+        assert [stored[result.base_offset] for result in results] == each
+    assert len(stored) == 15
 
 
 async def test_a_producer_that_ends_the_stream_gets_what_it_waits_for_first() -> None:

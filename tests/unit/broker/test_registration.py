@@ -132,6 +132,8 @@ def store() -> SimZooKeeper:
     return SimZooKeeper(seeded(1, "zookeeper"))
 
 
+@requirement("ZooKeeper lists brokers, topics and their partitions")
+@requirement("A fast bounce is detected by the broker epoch")
 @requirement("A broker registers its address in an ephemeral znode")
 async def test_the_first_registration_says_who_and_where_and_its_czxid_is_the_epoch(store: SimZooKeeper) -> None:
     life = Life(store)
@@ -146,6 +148,7 @@ async def test_the_first_registration_says_who_and_where_and_its_czxid_is_the_ep
     await until(life.registration.holds_lease, limit_s=1.0)
 
 
+@requirement("Epochs never decrease and one epoch has one leader")
 async def test_a_lost_session_is_followed_by_another_epoch(store: SimZooKeeper) -> None:
     life = await Life(store).start()
     await life.registered()
@@ -162,6 +165,8 @@ async def test_a_lost_session_is_followed_by_another_epoch(store: SimZooKeeper) 
     assert life.tasks == ["registration", "lease"]
 
 
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
+@requirement("An isolated broker truncates its own tail when it rejoins")
 async def test_a_cut_that_outlives_the_session_costs_the_lease_first_and_the_epoch_then(store: SimZooKeeper) -> None:
     life = await Life(store).start()
     await life.registered()
@@ -176,6 +181,7 @@ async def test_a_cut_that_outlives_the_session_costs_the_lease_first_and_the_epo
     await life.registered(2, limit_s=3.0)
 
 
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
 async def test_a_short_cut_costs_nothing(store: SimZooKeeper) -> None:
     life = await Life(store).start()
     await life.registered()
@@ -185,6 +191,7 @@ async def test_a_short_cut_costs_nothing(store: SimZooKeeper) -> None:
     assert len(life.epochs) == 1 and life.registration.holds_lease()
 
 
+@requirement("A fast bounce is detected by the broker epoch")
 @requirement("An ephemeral znode counts only for the session that made it")
 async def test_a_former_self_is_taken_over_at_once(store: SimZooKeeper) -> None:
     first = await Life(store).start()

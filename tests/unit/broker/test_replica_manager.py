@@ -12,6 +12,7 @@ from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.brokers import brokers
 from helpers.requirements import requirement
 from tidelog.broker.snapshots import longest_stalls
+from tidelog.config import BrokerSettings
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import DELETED_TOPIC_EPOCH, TopicPartition
 from tidelog.replica import events as ev
@@ -54,6 +55,7 @@ def killed(bench: BrokerBench) -> BrokerBench:
 # -- disks -----------------------------------------------------------------------------------------------------------
 
 
+@requirement("A full or failed disk fails over only the partitions on it")
 @requirement("A disk error takes one partition of one broker offline")
 @pytest.mark.parametrize("operation", ["append", "pread"])
 async def test_a_disk_error_takes_one_partition_offline(operation: str) -> None:
@@ -382,6 +384,7 @@ class Timed:
         return [proposal for _, proposal in self.bench.plane.proposals]
 
 
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
 @requirement("A follower that lags too long is dropped and writes go on")
 @requirement("Follower lag is measured in time and is zero on an idle log")
 @requirement("A slow follower leaves the ISR after the lag limit")
@@ -444,6 +447,34 @@ async def test_the_file_holds_leaders_and_followers_at_each_interval() -> None:
             assert entry.endswith(b" %d" % total), (broker, entry)
 
 
+@requirement("Logs are synced to disk at intervals")
+@requirement("Checkpoints and flushes come at configured intervals")
+@pytest.mark.parametrize(("checkpoint_s", "flush_s"), [(2, 20), (20, 2)])
+async def test_checkpoints_and_flushes_come_at_intervals_of_their_own(checkpoint_s: int, flush_s: int) -> None:
+    cluster = await brokers(
+        1, high_watermark_checkpoint_interval_ms=checkpoint_s * 1000, log_flush_interval_ms=flush_s * 1000
+    )
+    await cluster.create("events")
+    await cluster.append("events", 0, batch(b"v"))
+    disk, log = cluster.node(1).disk, cluster.host("events").log
+
+    def kept() -> tuple[bool, bool]:
+        """Returns two answers: the high watermark is in the file, the log is flushed."""
+        entries = disk.read(HW_FILE).splitlines() if disk.kind(HW_FILE) else []
+        return any(b"events 0 " in entry and entry.endswith(b" 1") for entry in entries), log.flushed
+
+    await cluster.wait(10.0)
+    assert kept() == (checkpoint_s == 2, flush_s == 2)
+    await cluster.wait(15.0)
+    assert kept() == (True, True)
+
+
+@requirement("Checkpoints and flushes come at configured intervals")
+def test_checkpoints_come_each_5_s_and_flushes_each_60_s() -> None:
+    intervals = BrokerSettings.high_watermark_checkpoint_interval_ms, BrokerSettings.log_flush_interval_ms
+    assert intervals == (5_000, 60_000)
+
+
 @requirement("Every replica saves its high watermark from time to time")
 @requirement("A checkpoint file holds the high watermark of every replica")
 @requirement("A checkpoint keeps the entries that an update does not name")
@@ -480,8 +511,11 @@ def test_a_follower_starts_with_the_checkpointed_high_watermark() -> None:
     assert bench.host.replica.high_watermark == 3
     bench.logs.checkpoint(bench.manager.high_watermarks())
     bench = killed(bench)
+    assert bench.fetchers.following == {}, "it follows no leader until the controller has spoken"
     bench.told(leader=2, leader_epoch=4, isr=(1, 2), replicas=(1, 2))
+    assert bench.fetchers.following == {tp("events"): 2}
     assert (bench.host.replica.high_watermark, bench.host.replica.log_end_offset) == (3, 4)
+    assert bench.fetchers.following == {tp("events"): 2}
 
 
 async def test_a_checkpoint_that_fails_is_tried_again_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -108,6 +108,18 @@ async def test_a_batch_larger_than_a_chunk_goes_alone() -> None:
         assert [[len(p.records) for p in c.partitions if p.records] for c in large] == [[3 << 20], [3 << 20]]
 
 
+@requirement("A fetch offset tells the leader how far its follower is")
+async def test_a_follower_gets_what_lies_behind_its_offset() -> None:
+    async with broker_world() as (world, one, two):
+        two.process.kill()
+        one.lay((2, 5), by=1)
+        world.told(1, 3, only=[1])
+        follower = FakeFollower(world)
+        await follower.state(3, last_epoch=2)
+        (part,) = (await follower.read()).partitions
+        assert (part.offset, offsets(part.records), part.high_watermark) == (3, [3, 4], 3)
+
+
 # -- the high watermark ----------------------------------------------------------------------------------------------
 
 
@@ -122,6 +134,28 @@ async def test_an_idle_follower_learns_the_last_high_watermark() -> None:
         chunks = len(one.chunks)
         await asyncio.sleep(10 * FLUSH_S)
         assert len(one.chunks) == chunks, "an idle stream is silent"
+
+
+@requirement("A replica fetch returns messages and the high watermark")
+@requirement("The high watermark rides on what followers fetch")
+async def test_a_chunk_has_the_records_and_the_high_watermark() -> None:
+    async with broker_world() as (world, one, two):
+        two.process.kill()
+        one.lay((2, 5), by=1)
+        world.told(1, 3, only=[1])
+        follower = FakeFollower(world)
+        await follower.state(5, last_epoch=2)
+        await until(lambda: one.high_watermark == 5)
+        one.append()
+        one.append()
+        chunk = await follower.read()
+        while not any(p.records for p in chunk.partitions):
+            await follower.write(chunk.chunk)
+            chunk = await follower.read()
+        assert [p.partition for p in chunk.partitions] == [0], "one chunk for it"
+        part = chunk.partitions[0]
+        assert offsets(part.records) == [5, 6]
+        assert part.high_watermark == 5, "the first offset that is not committed"
 
 
 async def test_live_4_a_follower_that_has_everything_already_learns_the_high_watermark() -> None:
@@ -148,6 +182,7 @@ async def test_live_4_a_high_watermark_that_was_lost_with_a_stream_is_told_on_th
 # -- divergence ------------------------------------------------------------------------------------------------------
 
 
+@requirement("An asynchronous write is acknowledged after the local append")
 @requirement("Diverging logs are cut where their leader epochs part")
 async def test_diverging_logs_are_cut_where_the_histories_part_and_fetched_again() -> None:
     async with broker_world() as (world, one, two):
@@ -179,6 +214,21 @@ async def test_a_history_that_shares_no_late_epoch_is_found_in_rounds() -> None:
         await until(lambda: two.everything() == one.everything(), "equal logs")
         answers = [(p.diverging_epoch, p.diverging_end_offset) for c in one.chunks for p in c.partitions]
         assert [a for a in answers if a != (-1, -1)] == [(2, 4), (1, 2)]
+
+
+@requirement("A crash of the whole cluster loses at most unflushed records")
+async def test_after_a_crash_of_all_a_tail_of_one_copy_is_cut() -> None:
+    """The leader lost what it had not synced, and has other records there when the follower asks."""
+
+    async with broker_world() as (world, one, two):
+        one.lay((2, 3), by=1)
+        two.lay((2, 3), (3, 2), by=1)
+        world.told(1, 4, only=[1])
+        for _ in range(3):
+            one.append()
+        world.told(1, 4, only=[2])
+        await until(lambda: two.end == one.end == 6 and two.high_watermark == 6)
+        assert two.everything() == one.everything()
 
 
 async def test_a_history_with_nothing_in_common_is_cut_to_the_start() -> None:
@@ -226,6 +276,8 @@ async def test_a_diverging_position_commits_nothing() -> None:
 # -- streams come and go ---------------------------------------------------------------------------------------------
 
 
+@requirement("A replica fetch names topic, partition, replica and offset")
+@requirement("Followers copy the log of the leader over one stream in order")
 async def test_a_broken_stream_is_opened_again_and_lists_everything() -> None:
     async with broker_world() as (world, one, two):
         topics = ("a", "b", "c")
@@ -241,7 +293,8 @@ async def test_a_broken_stream_is_opened_again_and_lists_everything() -> None:
         await until(lambda: two.part("b").log.log_end_offset == 2)
         assert len(one.taps) == 2
         first = one.taps[1].requests[0]
-        assert {(p.topic, p.offset) for p in first.partitions} == {(t, 1) for t in topics}
+        assert first.replica_id == 2
+        assert {(p.topic, p.partition, p.offset) for p in first.partitions} == {(t, 0, 1) for t in topics}
 
 
 @requirement("AlterIsr names the broker epoch of every ISR member")
@@ -321,6 +374,7 @@ async def test_a_stream_that_ends_is_not_waited_for() -> None:
 # -- epochs on the wire ----------------------------------------------------------------------------------------------
 
 
+@requirement("A paused ZooKeeper causes no split brain")
 @requirement("A deposed leader that wakes up commits nothing")
 async def test_a_follower_that_leaves_for_a_newer_epoch_deposes_its_leader() -> None:
     async with broker_world(1, 2, 3) as (world, one, two, three):
@@ -489,6 +543,8 @@ async def test_a_former_life_of_a_follower_is_refused() -> None:
         assert leading.progress[2].connected, "the stream of the living one goes on"
 
 
+@requirement("A leader crash after the append keeps all copies or none")
+@requirement("A leader killed between append and ack stores all or nothing")
 @pytest.mark.parametrize("seed", range(5))
 async def test_any_succession_of_leaders_ends_in_equal_logs(seed: int) -> None:
     async with broker_world(1, 2, 3, seed=seed) as (world, one, two, three):

@@ -48,6 +48,7 @@ async def test_a_corrupt_chunk_is_not_appended_and_is_asked_for_again() -> None:
         assert two.everything() == GOOD
 
 
+@requirement("A follower takes over the high watermark up to its log end")
 async def test_i15_a_chunk_for_another_position_or_epoch_is_not_appended() -> None:
     async with follower_of_a_fake() as (leader, _world, two):
         await leader.send(records=GOOD, high_watermark=1)
@@ -95,6 +96,7 @@ async def test_a_truncation_inside_a_batch_takes_the_whole_batch() -> None:
         assert two.host.replica.log_end_offset == 0
 
 
+@requirement("A full disk moves leadership and heals when space returns")
 @requirement("A disk error takes one partition of one broker offline")
 async def test_a_follower_whose_disk_fails_says_so_and_takes_no_other_partition_with_it() -> None:
     async with broker_world() as (world, one, two):

@@ -105,6 +105,7 @@ def tell(bench: BrokerBench, state: m.PartitionState, config: TopicConfig = ALON
     return result.error_code
 
 
+@requirement("A full or failed disk fails over only the partitions on it")
 @requirement("A full disk moves leadership and heals when space returns")
 async def test_a_full_disk_refuses_retriably_appends_nothing_and_recovers_by_itself(bench: BrokerBench) -> None:
     for _ in range(3):
@@ -133,6 +134,7 @@ async def test_a_full_disk_refuses_retriably_appends_nothing_and_recovers_by_its
     assert bench.host.replica.high_watermark == 4
 
 
+@requirement("A full or failed disk fails over only the partitions on it")
 @requirement("A disk error takes one partition of one broker offline")
 async def test_an_error_of_one_append_is_tried_again_after_a_pause(bench: BrokerBench) -> None:
     await bench.send(batch(b"a"))

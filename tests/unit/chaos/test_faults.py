@@ -115,7 +115,6 @@ def look(alive: Collection[int], registered: int) -> Sessions:
 BEFORE = look([FORMER], FORMER)
 
 
-@requirement("A fast bounce is detected by the broker epoch")
 @pytest.mark.parametrize(
     "looks",
     [
@@ -141,7 +140,6 @@ def test_a_broker_that_is_registered_again_while_its_session_of_before_lives_has
     assert next(iter(cluster.looks)) == look([NEW], NEW), "the end of the session came when all had been seen"
 
 
-@requirement("A fast bounce is detected by the broker epoch")
 @pytest.mark.parametrize(
     "looks, when",
     [
@@ -165,7 +163,6 @@ def test_a_bounce_that_a_session_has_not_outlived_is_a_miss_however_short(
     assert bed.in_force.left == [] and set(cluster.states.values()) == {State.RUNNING}
 
 
-@requirement("A fast bounce is detected by the broker epoch")
 def test_who_is_not_registered_has_no_session_to_outlive(cluster: FakeCluster) -> None:
     cluster.looks = [look([FORMER], 0)]
     with pytest.raises(FaultMissed, match="broker-1 is not registered"):
@@ -193,7 +190,6 @@ async def test_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: Fa
     assert told == [("t", True, 9.0, 2), ("t", True, 9.0, 4)]
 
 
-@requirement("Leaders keep serving while ZooKeeper has no quorum")
 def test_the_quorum_is_lost_only_when_no_server_serves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     from tidelog.chaos.faults import processes
 
@@ -287,7 +283,6 @@ def test_a_cut_between_processes_of_which_none_runs_is_a_miss(cluster: FakeClust
     assert not cluster.cut
 
 
-@requirement("Connection resets never duplicate a record of an idempotent producer")
 async def test_resets_go_on_until_healed(cluster: FakeCluster) -> None:
     bed = fake_bed(cluster)
     injected = await inject(bed, "reset", "broker-1", every="10ms")
@@ -328,7 +323,6 @@ def test_a_wiped_directory_is_empty(cluster: FakeCluster) -> None:
     assert cluster.files("broker-2").sizes() == DATA
 
 
-@requirement("A torn log tail is cut back to the last valid batch")
 def test_a_torn_tail_is_that_of_the_newest_segment_and_the_marker_is_gone(cluster: FakeCluster) -> None:
     injected = run(inject(fake_bed(cluster), "torn-tail", "broker-1", bytes="123"))
     after = cluster.files("broker-1").sizes()
@@ -336,7 +330,6 @@ def test_a_torn_tail_is_that_of_the_newest_segment_and_the_marker_is_gone(cluste
     assert f"{NEXT_LOG} has 377 of 500 bytes" in injected.effect
 
 
-@requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize(
     "file, path", [("segment", LOG), ("index", INDEX), ("checkpoint", MARKS)], ids=["segment", "index", "checkpoint"]
 )
@@ -368,7 +361,6 @@ def test_what_is_not_there_cannot_be_damaged(
     assert cluster.states["broker-1"] is State.RUNNING
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 async def test_a_disk_is_full_until_healed(cluster: FakeCluster) -> None:
     injected = await inject(fake_bed(cluster), "full-disk", "broker-1")
     assert cluster.full == {"broker-1"} and injected.effect == "broker-1 is full"
@@ -407,7 +399,6 @@ def ensemble(cluster: FakeCluster, find_it: Collection[str], monkeypatch: pytest
     return made
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 async def test_a_zookeeper_server_is_full_when_it_serves_nobody_and_begins_anew_with_room(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,7 +415,6 @@ async def test_a_zookeeper_server_is_full_when_it_serves_nobody_and_begins_anew_
     assert meta.closed and all(isinstance(op, Delete) or op.ephemeral for op in meta.ops)  # type: ignore[attr-defined]
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 def test_one_of_two_zookeeper_servers_that_goes_on_is_a_miss_and_both_have_room_again(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,7 +427,6 @@ def test_one_of_two_zookeeper_servers_that_goes_on_is_a_miss_and_both_have_room_
     assert set(cluster.states.values()) == {State.RUNNING}
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 async def test_a_zookeeper_server_that_has_ended_for_want_of_room_is_started(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

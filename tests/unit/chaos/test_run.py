@@ -7,7 +7,6 @@ import pytest
 
 from helpers.aio import run
 from helpers.fake_cluster import FakeCluster
-from helpers.requirements import requirement
 from tidelog.chaos import run as runs
 from tidelog.chaos.faults.disks import FullDisk
 from tidelog.chaos.final_read import CannotRead
@@ -30,14 +29,12 @@ class SlowToServe(FakeCluster):
         return "" if name == SLOW and self.looks_left > 0 else super().zookeeper_mode(name)
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 def test_every_zookeeper_server_serves_again_before_the_final_phase() -> None:
     cluster, said = SlowToServe(), list[str]()
     run(ensemble_serves(cluster, SystemClock(), said.append))
     assert cluster.looks_left == 0 and not said
 
 
-@requirement("A full disk moves leadership and heals when space returns")
 def test_a_zookeeper_server_that_never_serves_is_told_and_keeps_no_run_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,9 +5,11 @@ import os
 import random
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.client.records import Record, encode_batch
 from tidelog.cluster import plan as planning
 from tidelog.cluster.breaking import breaking
@@ -156,3 +158,17 @@ def test_local_says_what_was_done(tidelog: Tidelog, local: LocalCluster, monkeyp
     said = [tidelog("local", each, "broker-1").text for each in ("kill", "start", "stop", "pause", "resume")]
     does = ("was killed", "runs", "has ended", "is paused", "runs again")
     assert said == [f"broker-1 {each}.\n" for each in does]
+
+
+@requirement("Brokers are added to a running cluster by a command")
+def test_up_adds_brokers_and_leaves_those_that_run_alone(
+    tidelog: Tidelog, local: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(LocalCluster, "start", lambda _, name: started.append(name))
+    for outside in ("Guard", "wait_ready"):
+        monkeypatch.setattr(f"tidelog.cluster.local.{outside}", Mock())
+    assert tidelog("local", "up", "--brokers", "0,1,3,4").exit_code == 0
+    assert started == ["zookeeper-1", "controller-1", "broker-0", "broker-3", "broker-4"], "broker-1 runs already"
+    grown = LocalCluster(local.base).plan
+    assert all(grown[process.name] == process for process in local.plan.processes)

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from helpers.brokers import Brokers, brokers, forgotten_meanwhile, no_tasks_left
+from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import BadBatchError, ClientClosed, LogTruncationError, PositionOutOfRangeError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, UnknownTopicOrPartitionError
 from tidelog.ids import TopicPartition
+from tidelog.testing.disk import Crash
 from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from tidelog.wire.batch import Codec, iter_batches
@@ -255,6 +257,38 @@ async def test_the_reader_follows_its_leader() -> None:
         assert cluster.leader("t") == 2
         await fill(cluster, batches=1)
         assert await drain(c, 10) == list(range(70, 80))
+
+
+@requirement("A published message survives failures of servers")
+@requirement("After a leader crash the next leader serves acknowledged messages")
+@pytest.mark.parametrize("crash", Crash)
+async def test_every_acknowledged_record_is_read_from_the_next_leader(crash: Crash) -> None:
+    cluster = await brokers()
+    await cluster.create("t")
+    for follower in (2, 3):
+        cluster.part(1, follower)
+        cluster.later(1.0, cluster.rejoin, 1, follower)
+    await fill(cluster)
+    cluster.node(1).kill(crash)
+    await cluster.settle()
+    assert cluster.leader("t") == 2
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        assert await drain(c, 50) == list(range(50))
+
+
+@requirement("A published message survives failures of servers")
+async def test_acknowledged_records_survive_a_restart_of_every_broker() -> None:
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
+    for broker in cluster.ids:
+        cluster.kill(broker)
+        await cluster.settle()
+        await cluster.restart(broker)
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        assert await drain(c, 50) == list(range(50))
 
 
 async def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retry() -> None:

@@ -12,11 +12,16 @@ from helpers.requirements import requirement
 from tidelog.client.connections import Connections, parse_bootstrap
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.metadata import ClusterMetadata
+from tidelog.coordinator.election import shard_of
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
-from tidelog.wire.services import COORDINATOR_SERVICE_COMMIT_OFFSETS, COORDINATOR_SERVICE_DESCRIBE_GROUPS
+from tidelog.wire.services import (
+    COORDINATOR_SERVICE_CLUSTER_METADATA,
+    COORDINATOR_SERVICE_COMMIT_OFFSETS,
+    COORDINATOR_SERVICE_DESCRIBE_GROUPS,
+)
 
 
 @asynccontextmanager
@@ -62,6 +67,7 @@ async def test_the_coordinator_is_asked_for_once_and_then_known() -> None:
         assert {cluster.broker_of(call) for call in cluster.of("DescribeGroups")} == {2}
 
 
+@requirement("A consumer learns brokers and coordinator from metadata")
 @pytest.mark.parametrize(
     "code",
     [
@@ -79,6 +85,45 @@ async def test_who_does_not_coordinate_now_is_not_asked_again_blindly(code: Erro
         assert len(cluster.of("ClusterMetadata")) == 3
 
 
+@requirement("A consumer learns brokers and coordinator from metadata")
+async def test_brokers_that_metadata_names_are_asked_too() -> None:
+    cluster = await brokers()
+    connections = Connections(cluster.ports.net)
+    metadata = ClusterMetadata(cluster.ports, connections, parse_bootstrap("broker-1:9092"), 5.0)
+    await metadata.refresh(metadata.version)
+    assert metadata.snapshot.brokers == cluster.addresses
+    cluster.kill(1)
+    await cluster.settle()
+    await metadata.refresh(metadata.version)
+    assert set(metadata.snapshot.brokers) == {2, 3}
+    await connections.close()
+
+
+@requirement("ClusterMetadataRequest may name a group and topics")
+@pytest.mark.parametrize("broker", [1, 2, 3])
+async def test_any_broker_answers_for_the_named_group_and_topics(broker: int) -> None:
+    cluster = await brokers(coordinator_shards=8)
+    await cluster.create("t")
+    await cluster.create("u")
+    of_first_shard = next(name for name in map(str, range(100)) if shard_of(name, 8) == 0)
+    await cluster.until_coordinated(of_first_shard)
+    first = cluster.coordinator(of_first_shard)
+    group = await cluster.name_at(3 if first == 2 else 2)
+    await cluster.until_coordinated(group)
+    channel = cluster.ports.net.channel(cluster.addresses[broker], purpose="test")
+
+    async def ask(**fields: Any) -> m.ClusterMetadataResponse:
+        return await channel.call(COORDINATOR_SERVICE_CLUSTER_METADATA, m.ClusterMetadataRequest(**fields), 5.0)
+
+    def names(answer: m.ClusterMetadataResponse) -> list[str]:
+        return [each.topic for each in answer.topics]
+
+    assert (await ask(group_id=group)).coordinator_id == cluster.coordinator(group) != first
+    assert (await ask()).coordinator_id == first
+    assert names(await ask()) == [] and names(await ask(topics=("u",))) == ["u"]
+    assert names(await ask(all_topics=True)) == ["t", "u"]
+
+
 async def test_a_code_of_one_item_counts_too() -> None:
     """The broker that others still name answers for the group, not for the whole request."""
 
@@ -93,6 +138,8 @@ async def test_a_code_of_one_item_counts_too() -> None:
         assert [cluster.broker_of(call) for call in cluster.of("DescribeGroups")] == [3, 2]
 
 
+@requirement("A killed coordinator broker costs no committed offset")
+@requirement("A consumer learns brokers and coordinator from metadata")
 async def test_a_coordinator_that_died_or_hangs_is_replaced() -> None:
     cluster, group = await one_group()
     async with coordinators(cluster) as found:
@@ -104,6 +151,7 @@ async def test_a_coordinator_that_died_or_hangs_is_replaced() -> None:
             over(old)
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 async def test_no_coordinator_at_all_ends_with_the_reason() -> None:
     cluster, group = await one_group()
 

@@ -7,6 +7,7 @@ import pytest
 
 import tidelog
 from helpers.brokers import Brokers, brokers
+from helpers.requirements import requirement
 from tidelog.client.connections import parse_bootstrap
 from tidelog.ids import Address
 from tidelog.release import VERSION
@@ -62,6 +63,7 @@ def test_an_address_of_another_type(wrong: object) -> None:
         tidelog.Producer(wrong, ports=Brokers().ports)
 
 
+@requirement("A consumer is given a list of bootstrap brokers")
 def test_addresses_in_a_list() -> None:
     assert parse_bootstrap(["a:1", Address("b", 2)]) == [Address("a", 1), Address("b", 2)]
     assert parse_bootstrap("a:1,b:2,") == [Address("a", 1), Address("b", 2)]

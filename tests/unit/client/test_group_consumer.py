@@ -9,6 +9,7 @@ import pytest
 from helpers.brokers import no_tasks_left
 from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
+from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -20,6 +21,7 @@ from unit.client.group_bed import bed as new_bed
 # -- start, stop, leave --------------------------------------------------------------------------------------------------------
 
 
+@requirement("A member fetches what it owns and may commit its offsets")
 @requirement("A member that is stopped states how far it has processed")
 async def test_two_members_share_the_partitions_and_nothing_is_read_twice() -> None:
     bed = await new_bed()
@@ -203,6 +205,8 @@ async def test_coord_18_an_offset_of_a_log_that_was_cut_since_goes_back_to_where
         assert offsets_of(records) == [(0, o) for o in range(10, 40)]
 
 
+@requirement("Committed offsets of a group are stored in ZooKeeper")
+@requirement("A reported offset names topic, partition and offset")
 @requirement("A member fetches what it owns and may commit its offsets")
 async def test_open_01_commit_stores_what_was_handed_out_or_what_it_is_told() -> None:
     bed = await new_bed(offset_commit_interval_ms=1_000_000)
@@ -347,6 +351,20 @@ async def test_open_07_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -
         assert (a.stats.generation, a.stats.state) == (generation, "stable")
 
 
+@requirement("The coordinator has a ZooKeeper session of its own")
+async def test_a_coordinator_outlives_the_other_session_of_its_broker() -> None:
+    bed = await new_bed()
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        term, session = bed.cluster.term(), bed.cluster.node(3).meta
+        assert term is not None and session is not None
+        bed.cluster.world.zookeeper.expire(session.session_id)
+        await bed.clock.sleep(5.0)
+        assert bed.cluster.term() is term and term.acting
+        assert (a.stats.coordinator_epoch, a.stats.state) == (term.epoch, "stable")
+
+
+@requirement("A consumer tries its brokers in turn until one answers")
 async def test_open_06_without_any_broker_it_says_so_and_goes_on_when_one_returns() -> None:
     bed = await new_bed(min_isr=1)
     async with bed.consumer("a") as a:
@@ -373,7 +391,7 @@ async def test_open_06_a_position_that_no_leader_can_tell_is_waited_for() -> Non
         assert len(await bed.until(lambda: a.stats.handed_out == 30, a)) == 20
 
 
-@requirement("A consumer learns brokers and coordinator from metadata")
+@requirement("Any broker names the coordinator of a group")
 @requirement("A start request refreshes the broker list of a consumer")
 async def test_the_brokers_that_a_start_names_are_asked_when_those_of_the_bootstrap_are_gone() -> None:
     async def only_itself(call: Any) -> Any:
@@ -402,11 +420,22 @@ async def test_the_brokers_that_a_start_names_are_asked_when_those_of_the_bootst
 @requirement("A client with a dead bootstrap broker asks the next one")
 async def test_the_next_bootstrap_broker_is_asked_when_one_is_down() -> None:
     bed = await new_bed(min_isr=1)
-    bed.cluster.kill(2, 3)
+    bed.cluster.kill(1, 2)  # the first ones of the list
     await bed.cluster.settle()
     await bed.fill(0)
     async with bed.consumer("a") as a:
         assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
+
+
+@requirement("A consumer tries its brokers in turn until one answers")
+async def test_a_consumer_that_reaches_no_broker_does_not_start() -> None:
+    bed = await new_bed()
+    bed.cluster.kill(1, 2, 3)
+    with pytest.raises(ClusterUnreachable):
+        async with bed.consumer("a", request_timeout_ms=3000):
+            pass
+    asked = [bed.cluster.broker_of(call) for call in bed.cluster.of("ClusterMetadata")]
+    assert sorted(asked[:3]) == [1, 2, 3] and asked[3:6] == asked[:3]
 
 
 # -- the lease -----------------------------------------------------------------------------------------------------------------
@@ -434,6 +463,21 @@ async def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: st
         await bed.until(lambda: len(a.assignment) == 2, a, b)
 
 
+@requirement("A consumer leaves a coordinator that is silent for a session")
+async def test_a_consumer_that_hears_nothing_for_a_session_begins_anew() -> None:
+    bed = await new_bed()
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        bed.cluster.cut("a", up=False)
+        asked = len([call for call in bed.cluster.of("ClusterMetadata") if call.request.group_id])
+        await bed.clock.sleep(SESSION_S + 2.0)
+        assert a.assignment == []
+        assert len([call for call in bed.cluster.of("ClusterMetadata") if call.request.group_id]) > asked
+        bed.cluster.heal()
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        assert a.stats.membership.registrations == 2
+
+
 @requirement("A paused consumer never works beside the next owner")
 async def test_coord_01_x5_a_consumer_that_stood_still_hands_out_nothing_afterwards() -> None:
     bed = await new_bed()
@@ -447,6 +491,24 @@ async def test_coord_01_x5_a_consumer_that_stood_still_hands_out_nothing_afterwa
         assert a.assignment == []
         await bed.until(lambda: len(a.assignment) == 4, a)
         assert a.stats.membership.losses == 1
+
+
+@requirement("A paused consumer never works beside the next owner")
+async def test_a_pause_shorter_than_the_session_moves_nothing() -> None:
+    """To the coordinator a consumer that stands still is one of which nothing is heard."""
+
+    bed = await new_bed(group_failed_pings_max=0)
+    async with bed.consumer("a") as a, bed.consumer("b") as b:
+        await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+        before, owners, generation = (a.assignment, b.assignment), bed.cluster.owners(), b.stats.generation
+        bed.cluster.cut("a")
+        await bed.clock.sleep(0.8 * SESSION_S)
+        bed.cluster.heal()
+        await bed.fill()
+        records = await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 40, a, b)
+        await bed.clock.sleep(2 * SESSION_S)
+        assert offsets_of(records) == every(10) and (a.assignment, b.assignment) == before
+        assert bed.cluster.owners() == owners and b.stats.generation == generation
 
 
 async def test_coord_15_processing_for_longer_than_the_session_keeps_the_membership() -> None:
@@ -522,6 +584,23 @@ async def test_a_consumer_that_crashed_joins_under_its_name() -> None:
     await crashed.stop()
 
 
+@requirement("A crash loop of one consumer does not stop the other members")
+async def test_what_a_crashed_consumer_had_in_hand_comes_to_the_next() -> None:
+    bed = await new_bed()
+    await bed.fill()
+    crashed = bed.consumer("a")
+    await crashed.start()
+    done = await crashed.poll(max_records=10, timeout_s=5)
+    in_hand = await crashed.poll(max_records=10, timeout_s=5)
+    await bed.clock.sleep(SESSION_S)
+    bed.cluster.cut("a")
+    async with bed.consumer("b") as b:
+        seconds = bed.clock.now() + 3 * SESSION_S
+        records = await bed.until(lambda: bed.clock.now() > seconds, b)
+        assert in_hand and offsets_of(done + records) == every(10)
+    await crashed.stop()
+
+
 async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_partitions() -> None:
     bed = await new_bed()
     async with bed.consumer("s", static=True) as old, bed.consumer("b") as b:
@@ -583,8 +662,11 @@ async def test_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy(re
     async with bed.consumer("a", partition_bytes=1, auto_offset_reset=reset) as a:
         await bed.until(lambda: len(a.assignment) == 4, a)
         await bed.clock.sleep(1.0)  # it has asked where to begin
-        await bed.fill(0)
-        await bed.until(lambda: a.stats.handed_out == 10, a)
+        await bed.fill(0, 1)
+        await bed.until(lambda: a.stats.handed_out == 20, a)
+        await a.poll(timeout_s=0.01)  # processed
+        await bed.clock.sleep(SESSION_S)
+        assert bed.cluster.offsets()[T[1]] == 10
         generation = a.stats.generation
         bed.cluster.faults.append(unheard)
         await bed.clock.sleep(1.0)  # its long poll has ended
@@ -595,6 +677,8 @@ async def test_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy(re
         records = await bed.until(lambda: a.stats.generation > generation and len(a.assignment) == 4, a)
         await bed.clock.sleep(1.0)
         await bed.fill(0, count=5)
-        records += await bed.until(lambda: a.stats.handed_out >= 10 + 35 - begins_at, a)
-        assert [r.offset for r in records] == [*range(begins_at, 35)]
+        records += await bed.until(lambda: a.stats.handed_out >= 20 + 35 - begins_at, a)
+        assert offsets_of(records) == [(0, offset) for offset in range(begins_at, 35)]
         assert bed.cluster.streams[-1].sent[0].register.rejoin
+        assert a.stats.generation == generation + 1, "one rebalance"
+        assert bed.cluster.offsets()[T[1]] == 10

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tidelog.client.member_events import Lose, Revoke
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
+from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from unit.client.group_bed import SESSION_S, every, offsets_of
 from unit.client.group_bed import bed as new_bed
@@ -24,10 +26,11 @@ T = [TopicPartition("t", p) for p in range(4)]
 LOOK = """
 import importlib, pkgutil, sys
 import tidelog.agent, tidelog.client
+ZOOKEEPER = ("kazoo", "tidelog.runtime.zk", "tidelog.runtime.meta_session")
 for package in (tidelog.client, tidelog.agent):
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-print(sorted(name for name in sys.modules if name.startswith(("kazoo", "tidelog.runtime.zk"))))
+print(sorted(name for name in sys.modules if name.startswith(ZOOKEEPER)))
 """
 
 
@@ -42,6 +45,8 @@ def test_consumers_hold_no_zookeeper_client() -> None:
 # -- the beginning -------------------------------------------------------------------------------------------------------------
 
 
+@requirement("A registration is answered without partitions")
+@requirement("Any broker names the coordinator of a group")
 @requirement("A consumer learns brokers and coordinator from metadata")
 @requirement("A consumer registers with its coordinator and awaits the answer")
 @requirement("Coordinator requests arrive on the stream of the consumer")
@@ -61,12 +66,36 @@ async def test_it_asks_who_coordinates_registers_there_and_reads_what_that_one_s
         assert len([c for c in bed.cluster.of("ClusterMetadata") if c.request.group_id]) == 2, "from the first step"
 
 
+@requirement("Coordinator requests arrive on the stream of the consumer")
+@requirement("Every coordinator error has a code and a consumer reaction")
+async def test_a_refused_registration_makes_it_search_again() -> None:
+    bed = await new_bed()
+    await bed.cluster.coordinate(2)
+    asked: list[int] = []
+
+    async def outdated(call: Call) -> Any:
+        if call.method != "ClusterMetadata" or not call.request.group_id:
+            return NotImplemented
+        answer = await call.serve()
+        asked.append(answer.coordinator_id)
+        return replace(answer, coordinator_id=3) if len(asked) == 1 else answer
+
+    bed.cluster.faults.append(outdated)
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: len(bed.cluster.streams) == 2, a)
+        first, second = bed.cluster.streams
+        assert [each.registered.error_code for each in first.received] == [ErrorCode.NOT_COORDINATOR]
+        assert [each.address for each in (first, second)] == [bed.cluster.addresses[3], bed.cluster.addresses[2]]
+        assert asked == [2, 2]
+
+
 @requirement("Version, correlation and client ids need no request header")
 @requirement("The session timeout is a setting of each consumer")
 @requirement("A registration carries all settings of its consumer")
 @requirement("RegisterConsumerRequest says everything about a consumer")
 async def test_everything_that_it_was_given_is_in_its_registration() -> None:
     options: dict[str, Any] = {
+        "topics": ["t", "u"],
         "session_timeout_ms": 4321,
         "auto_commit": False,
         "auto_offset_reset": "latest",
@@ -77,14 +106,15 @@ async def test_everything_that_it_was_given_is_in_its_registration() -> None:
     }
 
     bed = await new_bed(group_assignor="roundrobin")
-    async with bed.consumer("a", **options) as a:
+    ports = replace(bed.cluster.ports_of("a"), watch_port=9094)
+    async with bed.consumer("a", ports=ports, **options) as a:
         await bed.until(lambda: len(a.assignment) == 4, a)
         register = bed.cluster.streams[0].sent[0].register
         assert register is not None and register.incarnation > 0
         assert register == m.RegisterConsumerRequest(
             group_id="g",
             consumer_id="a",
-            topic_count='{"pattern": "static", "subscription": {"t": 1}}',
+            topic_count='{"pattern": "static", "subscription": {"t": 1, "u": 1}}',
             auto_commit=False,
             auto_offset_reset="largest",
             session_timeout_ms=4321,
@@ -95,10 +125,25 @@ async def test_everything_that_it_was_given_is_in_its_registration() -> None:
             rejoin=False,
             client_id="me",
             admission=0,
-            watch_port=0,
+            watch_port=9094,
         )
+        async with bed.consumer("b", assignor="roundrobin") as b:
+            await bed.until(lambda: len(b.assignment) == 2, a, b)
+            register = bed.cluster.streams[1].sent[0].register
+            assert (register.auto_commit, register.auto_offset_reset) == (True, "smallest")
 
 
+@requirement("The session timeout is a setting of each consumer")
+async def test_each_consumer_has_its_own_session_timeout() -> None:
+    bed = await new_bed()
+    unset = Consumer(bed.cluster.bootstrap, ports=bed.cluster.ports, group="g", topics=["t"])
+    async with unset as a, bed.consumer("b", session_timeout_ms=4321) as b:
+        await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+        registered = [each.sent[0].register for each in bed.cluster.streams]
+        assert sorted(each.session_timeout_ms for each in registered) == [4321, 10_000]
+
+
+@requirement("A consumer tries its brokers in turn until one answers")
 @requirement("A consumer is given a list of bootstrap brokers")
 async def test_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
     bed = await new_bed()
@@ -110,6 +155,7 @@ async def test_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
 # -- what is read twice --------------------------------------------------------------------------------------------------------
 
 
+@requirement("Committed offsets never move back and leave no gap")
 async def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_changes() -> None:
     bed = await new_bed()
     await bed.fill(count=50)
@@ -133,6 +179,7 @@ async def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_chang
     assert offsets_of(records) == every(130)
 
 
+@requirement("A coordinator failover rebalances no group and skips no record")
 async def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit_and_no_more() -> None:
     bed = await new_bed()
     await bed.fill(count=20)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.brokers import Brokers, brokers, no_tasks_left
+from helpers.logs import contents
 from helpers.requirements import requirement
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
@@ -31,6 +32,8 @@ async def settle(p: Producer) -> None:
     await (await p.send("t", b"first", partition=0))
 
 
+@requirement("A killed leader loses no acknowledged record")
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 @requirement("A producer batch that is sent again is stored once")
 async def test_a_lost_answer_stores_nothing_twice() -> None:
     cluster = await brokers()
@@ -151,6 +154,35 @@ async def test_a_retry_storm_with_changing_leaders_stores_every_record_once_and_
         assert epochs(cluster, partition) == [0], "nothing was lost, so nothing is numbered anew"
 
 
+@requirement("A leader crash after the append keeps all copies or none")
+@pytest.mark.parametrize("copied", [True, False])
+async def test_a_leader_that_dies_before_its_answer_leaves_one_record(copied: bool) -> None:
+    cluster = await brokers()
+    await cluster.create("t")
+
+    async def die(call: Call) -> Any:
+        serving = asyncio.ensure_future(call.serve())
+        await cluster.until(lambda: cluster.end("t") == 2, "it is appended")
+        if copied:
+            await cluster.until(lambda: {cluster.host("t", 0, b).log.log_end_offset for b in (2, 3)} == {2}, "copied")
+        cluster.kill(1)
+        await asyncio.wait([serving])
+        serving.exception()
+        raise TransportError("UNAVAILABLE", "it died before it answered")
+
+    async with producer(cluster) as p:
+        await settle(p)
+        if not copied:
+            for follower in (2, 3):
+                cluster.part(1, follower)
+        cluster.once("Produce", die)
+        assert (await (await p.send("t", b"v"))).offset == 1
+    assert cluster.leader("t") != 1
+    await cluster.restart(1)
+    assert cluster.values("t") == [b"first", b"v"]
+    assert len({contents(cluster.host("t", 0, broker).log) for broker in cluster.ids}) == 1
+
+
 @requirement("A producer batch that is sent again is stored once")
 async def test_after_a_loss_in_the_log_the_rest_is_numbered_anew() -> None:
     cluster = await brokers(log_flush_interval_ms=1_000)
@@ -212,6 +244,7 @@ async def test_a_batch_that_was_refused_for_good_leaves_no_gap() -> None:
     assert epochs(cluster) == [0, 1]
 
 
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 @requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize("appended", [True, False])
 async def test_what_follows_a_batch_of_unknown_outcome_is_stored_once(appended: bool) -> None:

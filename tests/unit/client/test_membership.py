@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,6 +165,9 @@ def test_coord_05_a_start_that_comes_twice_is_answered_twice_and_done_once() -> 
     assert kinds(again) == [Send] and answers(again) == first
 
 
+@requirement("StartFetcherResponse confirms a start")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("PingResponse carries offsets only with auto commit")
 @requirement("A start request refreshes the broker list of a consumer")
 def test_each_answer_names_its_consumer() -> None:
     scene = joined(consumer_id="mine")
@@ -244,6 +248,26 @@ def test_a_coordinator_that_is_silent_for_a_session_is_left() -> None:
     assert scene.membership.next_at(scene.now) == scene.now + S
     assert scene.give(Tick(), S - 0.01) == []
     assert kinds(scene.give(Tick(), 0.01)) == [Close]
+    scene.give(Broke())
+    assert scene.membership.wants_stream, "it begins anew"
+
+
+@requirement("A consumer leaves a coordinator that is silent for a session")
+@pytest.mark.parametrize("said", ["ping", "stop"])
+def test_a_coordinator_that_asks_for_something_is_not_silent(said: str) -> None:
+    scene = Scene()
+    scene.register()
+    (scene.ping if said == "ping" else scene.stop)(1, after_s=S - 0.01)
+    assert scene.give(Tick(), S - 0.01) == []
+    assert kinds(scene.give(Tick(), 0.01)) == [Close]
+
+
+@requirement("A consumer leaves a coordinator that is silent for a session")
+def test_a_member_that_hears_nothing_does_not_fetch() -> None:
+    scene = joined()
+    scene.ping(1, after_s=1.0)
+    assert kinds(scene.give(Tick(), S)) == [Lose, Close]
+    assert not scene.membership.may_fetch(scene.now)
 
 
 @requirement("A consumer registers with its coordinator and awaits the answer")
@@ -267,6 +291,7 @@ def test_find_10_mut_18_a_stop_states_what_was_processed_not_what_was_handed_out
     assert offsets_in(answers(scene.give(Released(revoke.token)))[0]) == {0: 12}
 
 
+@requirement("StopFetcherResponse has the fields of PingResponse")
 def test_find_10_an_answer_to_stop_names_the_generation_that_its_offsets_are_of() -> None:
     scene = joined(generation=4)
     scene.process(0, 10)
@@ -296,6 +321,8 @@ def test_a_stop_that_comes_twice_is_answered_with_the_same_offsets() -> None:
     assert scene.membership.counters.stops == 1
 
 
+@requirement("A member answers each request within two thirds of its session")
+@requirement("StopFetcherResponse has the fields of PingResponse")
 def test_open_02_who_is_not_done_within_a_third_of_the_session_says_so_first() -> None:
     scene = joined()
     (revoke,) = scene.stop(2, 1)
@@ -332,6 +359,15 @@ def test_what_a_start_gave_back_is_not_released_by_the_stop_before_it() -> None:
 # -- reports -------------------------------------------------------------------------------------------------------------------
 
 
+@requirement("Topic, partition and offset form one value")
+def test_an_offset_is_reported_with_its_topic_and_partition() -> None:
+    scene = joined()
+    scene.process(1, 20)
+    (info,) = answers(scene.ping(1))[0].offset_info
+    assert (info.topic, info.partition, info.offset) == ("t", 1, 21)
+
+
+@requirement("PingResponse carries offsets only with auto commit")
 @requirement("A ping answer reports offsets until they have arrived")
 def test_a_ping_reports_what_is_new_until_it_is_known_to_have_arrived() -> None:
     scene = joined()
@@ -342,6 +378,14 @@ def test_a_ping_reports_what_is_new_until_it_is_known_to_have_arrived() -> None:
     assert offsets_in(answers(scene.ping(1))[0]) == {}
     scene.process(0, 11)
     assert offsets_in(answers(scene.ping(1))[0]) == {0: 12}
+
+
+@requirement("A reported offset names topic, partition and offset")
+def test_a_reported_offset_names_its_partition_and_leader_epoch() -> None:
+    scene = joined()
+    scene.process(1, 20)
+    (ping,) = answers(scene.ping(1))
+    assert ping.offset_info == (m.OffsetInfo(topic="t", partition=1, offset=21, leader_epoch=5),)
 
 
 def test_what_was_reported_on_a_stream_that_broke_is_reported_again() -> None:
@@ -393,6 +437,10 @@ def test_who_leaves_between_two_coordinators_names_what_only_the_first_has_heard
     assert offsets_in(leave) == {0: 11}
 
 
+@requirement("A member fetches what it owns and may commit its offsets")
+@requirement("A consumer that leaves has stored its last offsets")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("PingResponse carries offsets only with auto commit")
 @requirement("A ping answer reports offsets until they have arrived")
 def test_without_auto_commit_nothing_is_reported() -> None:
     scene = joined(auto_commit=False)
@@ -503,6 +551,7 @@ def test_a_member_that_has_failed_waits_for_no_time_that_has_passed() -> None:
 # -- errors --------------------------------------------------------------------------------------------------------------------
 
 
+@requirement("A duplicate consumer id or too short a session gets an error code")
 @requirement("Coordinator requests arrive on the stream of the consumer")
 @requirement("A consumer closes its stream when it gets an error code")
 @requirement("Every coordinator error has a code and a consumer reaction")
@@ -516,11 +565,26 @@ def test_every_refusal_closes_the_stream_and_is_fatal_fencing_or_only_the_wrong_
             assert kinds(effects) == [Close, Lose, Fail], code
             assert not scene.membership.wants_stream
         elif code in fencing:
-            assert kinds(effects) == [Close, Lose], code
+            assert kinds(effects) == [Close, Lose] and scene.membership.wants_stream, code
         else:
             assert kinds(effects) == [Close] and scene.membership.may_fetch(scene.now), code
 
 
+FINAL = [
+    *(ErrorCode.INVALID_SESSION_TIMEOUT, ErrorCode.INVALID_GROUP_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    *(ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    *(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+]
+
+
+@requirement("Every coordinator error has a code and a consumer reaction")
+@pytest.mark.parametrize("code", FINAL)
+def test_what_would_be_refused_again_is_not_asked_again(code: ErrorCode) -> None:
+    scene = Scene()
+    assert kinds(scene.register(code=code)) == [Close, Fail] and not scene.membership.wants_stream
+
+
+@requirement("Every coordinator error has a code and a consumer reaction")
 def test_who_was_forgotten_starts_with_generations_that_begin_anew() -> None:
     """Its group was deleted meanwhile; within one coordinator epoch, an old message cannot come over a new stream."""
     scene = joined(generation=17)
@@ -536,6 +600,8 @@ def test_a_paused_member_learns_that_it_was_replaced() -> None:
     assert scene.membership.standing is Standing.FAILED and not scene.membership.wants_stream
 
 
+@requirement("A duplicate consumer id or too short a session gets an error code")
+@requirement("Every coordinator error has a code and a consumer reaction")
 def test_a_name_that_is_taken_is_asked_for_until_it_is_free() -> None:
     scene = Scene()
     taken = {"code": ErrorCode.DUPLICATE_CONSUMER_ID, "error_message": "'c' belongs to a live member"}
@@ -556,6 +622,7 @@ def test_a_name_that_is_taken_is_asked_for_until_it_is_free() -> None:
     assert not scene.membership.may_fetch(scene.now) and scene.membership.wants_stream
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 def test_a_name_that_a_newer_consumer_has_taken_over_is_final() -> None:
     on_its_stream, when_it_returns = joined(), Scene(static=True)
     assert kinds(on_its_stream.answer(code=ErrorCode.DUPLICATE_CONSUMER_ID)) == [Close, Lose, Fail]
@@ -570,6 +637,7 @@ def test_a_refusal_that_comes_late_keeps_no_lease() -> None:
     assert not scene.membership.may_fetch(scene.now) and kinds(scene.give(Tick())) == [Lose]
 
 
+@requirement("RegisterConsumerRequest says everything about a consumer")
 def test_a_static_member_names_the_number_that_it_was_given() -> None:
     scene = Scene(static=True)
     for told, named in ((5, 0), (0, 5), (7, 5), (0, 7)):
@@ -586,6 +654,8 @@ def test_coord_13_a_commit_that_was_refused_for_an_older_generation_says_nothing
     assert kinds(scene.give(CommitFenced((1, 2)))) == [Close, Lose]
 
 
+@requirement("A fetch out of range restarts at the reset policy")
+@requirement("RegisterConsumerRequest says everything about a consumer")
 @requirement("An out of range offset makes a consumer force a rebalance")
 def test_out_of_range_closes_stops_and_asks_for_a_rebalance() -> None:
     scene = joined()
@@ -614,6 +684,9 @@ MESSAGES = st.lists(
 )
 
 
+@requirement("StartFetcherResponse confirms a start")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("PingResponse carries offsets only with auto commit")
 @settings(deadline=None, max_examples=300)
 @given(MESSAGES)
 def test_coord_04_05_whatever_comes_in_whatever_order_two_generations_are_never_mixed(messages: list[Any]) -> None:
@@ -649,6 +722,7 @@ def test_coord_04_05_whatever_comes_in_whatever_order_two_generations_are_never_
                 assert answer.started_generation == given_by[0][1]
 
 
+@requirement("A reported offset names topic, partition and offset")
 @requirement("A topic id separates topics that share a name")
 def test_a_start_of_another_topic_of_the_name_begins_anew() -> None:
     scene = Scene()

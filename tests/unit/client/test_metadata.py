@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.brokers import brokers
+from helpers.requirements import requirement
 from tidelog.client.admin import Admin
 from tidelog.client.connections import Patience
 from tidelog.client.consumer import Consumer
@@ -100,6 +101,7 @@ async def test_however_many_sends_wait_for_metadata_none_waits_longer_than_it_ma
         assert now() - begun < 1.0
 
 
+@requirement("A client with a dead bootstrap broker asks the next one")
 async def test_bootstrap_goes_round_to_a_broker_that_answers() -> None:
     cluster = await brokers()
     await cluster.create("t", replicas=1)
@@ -108,6 +110,18 @@ async def test_bootstrap_goes_round_to_a_broker_that_answers() -> None:
     async with producer(cluster) as p:
         await (await p.send("t", b"x"))
     assert cluster.values("t") == [b"x"]
+
+
+@requirement("A client with a dead bootstrap broker asks the next one")
+@pytest.mark.parametrize("alive", [1, 2, 3])
+async def test_addresses_are_asked_in_turn_until_one_answers(alive: int) -> None:
+    cluster = await brokers()
+    cluster.kill(*(broker for broker in cluster.ids if broker != alive))
+    async with Admin(cluster.bootstrap, ports=cluster.ports):
+        asked = [cluster.broker_of(call) for call in cluster.of("ClusterMetadata")]
+    first = asked[0]
+    assert asked == [(first - 1 + turn) % 3 + 1 for turn in range(len(asked))]
+    assert asked.index(alive) == len(asked) - 1, "the one that answers is the last that is asked"
 
 
 async def test_refreshes_that_coincide_are_one_request() -> None:

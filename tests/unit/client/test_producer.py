@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.brokers import Brokers, brokers, forgotten_meanwhile, no_tasks_left, produce_result
+from helpers.logs import contents
 from helpers.requirements import requirement
 from tidelog.client.errors import ClientClosed, DeliveryError
 from tidelog.client.producer import Producer
@@ -66,6 +67,8 @@ async def test_batches_for_one_leader_leave_in_one_request() -> None:
     assert len(cluster.of("Produce")[0].request.partitions) == 12
 
 
+@requirement("A killed leader loses no acknowledged record")
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 async def test_without_idempotence_a_lost_answer_is_retried_and_may_store_twice_but_never_reorders() -> None:
     cluster = await brokers()
     await cluster.create("t")
@@ -95,6 +98,7 @@ async def test_the_outcome_is_known_after_a_refusal_before_the_append() -> None:
     assert cluster.values("t") == []
 
 
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 @requirement("Clients cut from all brokers get unknown outcomes")
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 async def test_the_outcome_is_unknown_once_one_attempt_may_have_appended(code: ErrorCode) -> None:
@@ -141,6 +145,22 @@ async def test_a_killed_leader_costs_no_more_than_its_election() -> None:
     assert cluster.values("t") == [b"before", b"during"]
 
 
+@requirement("An asynchronous write is acknowledged after the local append")
+async def test_what_a_leader_alone_has_acknowledged_is_lost_with_it() -> None:
+    cluster = await brokers()
+    await cluster.create("t")
+    for follower in (2, 3):
+        cluster.part(1, follower)
+    async with producer(cluster, acks=1) as p:
+        await (await p.send("t", b"lost"))
+        cluster.kill(1)
+        await cluster.until(lambda: cluster.leader("t") not in (-1, 1), "another broker leads")
+        await (await p.send("t", b"kept"))
+    await cluster.restart(1)
+    assert cluster.values("t") == [b"kept"]
+    assert len({contents(cluster.host("t", 0, broker).log) for broker in cluster.ids}) == 1, "it is cut off"
+
+
 async def test_a_leader_that_leaves_the_metadata_before_its_request_is_sent_costs_a_retry() -> None:
     """Its session has ended, and the election comes later: the brokers name it as leader and not among themselves."""
 
@@ -183,6 +203,7 @@ async def test_the_leader_hint_saves_the_metadata_request() -> None:
     assert cluster.values("t") == [b"a", b"b"]
 
 
+@requirement("A leader killed before the append costs one retry")
 async def test_a_request_that_was_given_up_is_fenced_when_it_arrives_after_its_retry() -> None:
     # Its leader is deposed, and elected again later: the old request then reaches it with an old epoch.
     cluster = await brokers()

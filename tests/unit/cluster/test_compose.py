@@ -9,7 +9,6 @@ from typing import Any
 import docker
 import pytest
 
-from helpers.requirements import requirement
 from tidelog.cluster import compose, netfilter
 from tidelog.cluster.api import CLIENT, ClusterError, Direction, Sessions, State
 from tidelog.cluster.compose import PROJECT_LABEL, SERVICE_LABEL, ComposeCluster
@@ -151,7 +150,6 @@ def test_a_cut_outlives_the_restart_of_either_end(world: World, cluster: Compose
     assert world.silenced("broker-2") == world.containers["broker-1"].addresses
 
 
-@requirement("A fast bounce is detected by the broker epoch")
 def test_a_bounce_asks_for_nothing_between_the_end_and_the_start_and_is_as_long_as_the_engine_says(
     world: World, cluster: ComposeCluster
 ) -> None:
@@ -189,7 +187,6 @@ def test_zookeeper_servers_are_asked_for_sessions_where_they_are(
     assert asked == [Address(address, 2181)]
 
 
-@requirement("Connection resets never duplicate a record of an idempotent producer")
 def test_a_reset_lasts_a_moment_and_leaves_the_cuts_that_were(world: World, cluster: ComposeCluster) -> None:
     assert cluster.reset_connections("broker-1", ["broker-2", "controller-1"]) == 3
     assert world.rules[world.containers["broker-1"].pid] == Rules()
@@ -212,7 +209,6 @@ def test_a_reset_that_fails_half_way_leaves_no_rule(
     assert world.rules[world.containers["broker-1"].pid] == Rules()
 
 
-@requirement("Packet loss and slow links delay records and lose none")
 def test_loss_and_cuts_are_kept_apart(world: World, cluster: ComposeCluster) -> None:
     cluster.lose_packets("broker-1", 0.1)
     cluster.isolate("broker-1", ["broker-2"], Direction.INBOUND)

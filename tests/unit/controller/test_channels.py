@@ -92,6 +92,7 @@ def failing_first(times: int) -> Script:
     return script
 
 
+@requirement("The controller decides when a broker is told")
 @requirement("Decisions are delivered in order and may be applied twice")
 async def test_what_waits_goes_out_once_and_in_order() -> None:
     bench = Bench(fine)
@@ -160,6 +161,7 @@ async def test_a_broker_that_does_not_answer_is_tried_less_and_less_and_at_once_
     assert len(bench.wire.got) == 11
 
 
+@requirement("The controller decides when a broker is told")
 @requirement("The controller publishes only stored and current states")
 async def test_a_repeated_request_gives_way_to_the_news_that_came_meanwhile() -> None:
     bench = Bench(failing_first(1))

@@ -30,15 +30,20 @@ def test_nothing_changes_while_everybody_lives() -> None:
     assert after(FULL, broker(1, 11), broker(2, 12), broker(3, 13)) is None
 
 
+@requirement("A partition whose leader is dead gets a new leader and ISR")
 def test_f13_1_the_first_assigned_live_isr_member_leads() -> None:
     assert after(FULL, broker(2, 12), broker(3, 13)) == state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=9)
 
 
+@requirement("With f replicas a partition tolerates f - 1 failures")
+@requirement("A killed follower stalls writes briefly and rejoins the ISR")
 @requirement("A dead follower leaves the ISR without a new leader epoch")
 def test_f05_10_a_dead_follower_leaves_without_a_new_leader_epoch() -> None:
     assert after(FULL, broker(1, 11), broker(3, 13)) == state(1, 4, isr(b1=11, b3=13), 8, controller_epoch=9)
 
 
+@requirement("Killing every broker at once loses no written record")
+@requirement("A partition whose leader is dead gets a new leader and ISR")
 @requirement("An unclean election needs the consent of the topic")
 def test_a_live_replica_outside_the_isr_is_not_elected() -> None:
     old = state(1, 4, isr(b1=11), version=7)
@@ -52,6 +57,7 @@ def test_without_a_live_member_the_leader_is_none_and_the_isr_is_kept() -> None:
     assert after(state(-1, 5, isr(b1=11, b2=12, b3=13), 8)) is None
 
 
+@requirement("A fast bounce is detected by the broker epoch")
 @requirement("A bounced broker is treated as a failure plus a startup")
 def test_a_bounced_leader_is_failure_plus_start() -> None:
     # Broker 1 lives again as 21: its leadership and its place in the ISR were the former life's.
@@ -59,6 +65,7 @@ def test_a_bounced_leader_is_failure_plus_start() -> None:
     assert after(FULL, bounced, broker(2, 12), broker(3, 13)) == state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=9)
 
 
+@requirement("A fast bounce is detected by the broker epoch")
 @requirement("A bounced broker is treated as a failure plus a startup")
 def test_a_bounced_follower_leaves_the_isr() -> None:
     assert after(FULL, broker(1, 11), broker(2, 22), broker(3, 13)) == state(
@@ -69,10 +76,15 @@ def test_a_bounced_follower_leaves_the_isr() -> None:
 LAST = state(1, 4, isr(b1=11), version=7)
 
 
+@requirement("A power loss of the only ISR member leaves its partition offline")
+@requirement("A partition with no live replica has leader -1 and keeps its ISR")
 def test_mut_13_the_last_member_leads_again_if_it_has_lost_nothing() -> None:
     assert after(LAST, broker(1, 21, intact_since=11)) == state(1, 5, isr(b1=21), 8, controller_epoch=9)
 
 
+@requirement("A power loss of the only ISR member leaves its partition offline")
+@requirement("A crash of the whole cluster loses at most unflushed records")
+@requirement("A partition with no live replica has leader -1 and keeps its ISR")
 @requirement("A last ISR member that lost power is not elected automatically")
 def test_mut_13_the_last_member_that_lost_something_stays_out() -> None:
     assert after(LAST, broker(1, 21, intact_since=12)) == state(-1, 5, isr(b1=11), 8, controller_epoch=9)
@@ -83,6 +95,7 @@ def test_the_veto_outlives_a_second_clean_restart() -> None:
     assert after(vetoed, broker(1, 31, intact_since=21)) is None
 
 
+@requirement("A crash of the whole cluster loses at most unflushed records")
 def test_after_a_veto_another_member_that_lost_nothing_leads() -> None:
     vetoed = state(-1, 5, isr(b1=11, b2=12), 8)
     assert after(vetoed, broker(1, 21), broker(2, 22, intact_since=5)) == state(2, 6, isr(b2=22), 9, controller_epoch=9)
@@ -169,6 +182,7 @@ def test_i3_i7_settling_keeps_the_invariants_and_ends(
     assert settle(R123, new, brokers, suspects, 9) is None
 
 
+@requirement("A partition whose leader is dead gets a new leader and ISR")
 @pytest.mark.parametrize("order", [(3, 1, 2), (2, 3, 1)])
 def test_the_order_of_assignment_decides(order: tuple[int, ...]) -> None:
     replicas = tuple(BrokerId(each) for each in order)

@@ -72,6 +72,7 @@ def away() -> Electing:
 # preferred
 
 
+@requirement("Partition i goes to broker i mod n")
 def test_f13_1_the_preferred_replica_leads_after_the_write_and_the_isr_stays() -> None:
     c = away()
     token, effects = c.elect(0)
@@ -192,6 +193,7 @@ def ticks(c: Electing, *instants: float) -> list[StateWrite]:
     return [group for now in instants for group in writes(c.step(Tick(now))) if isinstance(group, StateWrite)]
 
 
+@requirement("The ISR converges to all live replicas that have caught up")
 @requirement("Leadership returns to a preferred replica that is in sync")
 def test_leadership_moves_back_once_the_imbalance_is_over_the_limit() -> None:
     assert ticks(balanced(moved=1), 100.0, 200.0) == []  # 10 % are allowed
@@ -206,6 +208,7 @@ def test_leadership_moves_back_once_the_imbalance_is_over_the_limit() -> None:
     assert ticks(c, 111.0, 120.0, 130.0) == []
 
 
+@requirement("The ISR converges to all live replicas that have caught up")
 @requirement("Leadership returns to a preferred replica that is in sync")
 def test_not_before_the_preferred_replica_is_in_sync() -> None:
     c = balanced(moved=2)
@@ -251,6 +254,8 @@ def test_without_consent_the_partition_is_offline_with_its_isr_kept() -> None:
     assert not c.described().vetoed  # nobody who could be let in is back
 
 
+@requirement("ISR and catch-up replicas make up the assigned replicas")
+@requirement("A power loss of the only ISR member leaves its partition offline")
 @requirement("An unclean election needs the consent of the topic")
 @requirement("A partition with a dead ISR stays offline unless its topic consents")
 def test_with_the_topics_consent_the_first_live_replica_leads_at_once_and_it_is_counted() -> None:
@@ -299,6 +304,7 @@ def test_without_consent_an_isr_member_that_lost_nothing_leads_on_return() -> No
     assert c.partition() == (1, 6, {1: 21}, 9) and not c.described().recovering
 
 
+@requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
 @requirement("An uncleanly elected leader reports back before its ISR grows")
 def test_kip_704_the_isr_stands_still_until_the_leader_has_reported_back() -> None:
     c = last_died(UNCLEAN)

@@ -44,6 +44,7 @@ def c() -> Harness:
     return harness
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @requirement("A new controller sends every decision again")
 @requirement("A decision stored but not published is not lost")
 def test_a_new_controller_sends_every_decision_again() -> None:
@@ -62,6 +63,7 @@ def test_a_new_controller_sends_every_decision_again() -> None:
     assert writes(effects) == []
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @requirement("A partition whose leader is dead gets a new leader and ISR")
 @requirement("A takeover replaces dead leaders and completes new partitions")
 @requirement("A controller and a leader killed together are both replaced")
@@ -77,12 +79,15 @@ def test_a_leader_that_died_with_the_old_controller_is_replaced_at_take_over() -
     assert full_roles(effects) == []
 
 
+@requirement("A killed leader loses no acknowledged record")
+@requirement("Epochs never decrease and one epoch has one leader")
 @requirement("A change of the live brokers triggers new decisions")
 @requirement("A partition whose leader is dead gets a new leader and ISR")
 @requirement("Each step of a failover of many partitions is measured")
 def test_a_dead_leader_is_replaced_after_the_write_and_not_before(c: Harness) -> None:
     effects = c.died(1)
     assert links(effects) == [Disconnect(BrokerId(1), 11)]
+    assert len(writes(effects)) == 1 and c.doubtful == [], "it is decided from memory"
     assert roles(effects) == {}
     assert metadata(effects) == {2: [], 3: []}  # the list of live brokers, nothing else
     effects = c.write()
@@ -92,6 +97,47 @@ def test_a_dead_leader_is_replaced_after_the_write_and_not_before(c: Harness) ->
     assert c.partition() == (2, 5, {2: 12, 3: 13}, 8)
 
 
+@requirement("A change of the live brokers triggers new decisions")
+@requirement("A dead follower leaves the ISR without a new leader epoch")
+def test_a_dead_follower_leaves_and_its_leader_is_told(c: Harness) -> None:
+    effects = c.died(3)
+    assert writes(effects) == [
+        StateWrite(TopicPartition("t", 0), state(1, 4, isr(b1=11, b2=12), 8, controller_epoch=2)),
+    ]
+    new = ("t-0", 1, 4, {1: 11, 2: 12})
+    assert roles(c.write()) == {1: [new], 2: [new]}
+
+
+@requirement("A change of the live brokers triggers new decisions")
+@requirement("A partition whose leader is dead gets a new leader and ISR")
+@requirement("Each step of a failover of many partitions is measured")
+def test_brokers_that_die_together_are_all_replaced() -> None:
+    c = Harness()
+    states = [state(1, 0, isr(b1=11, b3=13), 0), state(2, 0, isr(b2=12, b3=13), 0)]
+    c.elected(stored_topic("t", [(1, 3), (2, 3)], states), brokers=(B1, B2, B3))
+    c.died(1, 2)
+    c.run()
+    assert [c.partition(index=number) for number in (0, 1)] == [(3, 1, {3: 13}, 1)] * 2
+
+
+@requirement("A partition whose leader is dead gets a new leader and ISR")
+@requirement("A takeover replaces dead leaders and completes new partitions")
+def test_a_take_over_decides_about_all_partitions_in_one_pass() -> None:
+    c = Harness()
+    states = [state(1, 4, ALL, 7), None, state(1, 2, ALL, 3), None]
+    effects = c.elected(stored_topic("t", [(1, 2, 3)] * 4, states), brokers=(B2, B3))
+    assert {write.tp.partition for write in writes(effects) if isinstance(write, StateWrite)} == {0, 1, 2, 3}
+    c.write()
+    assert [c.partition(index=number)[:3] for number in range(4)] == [
+        (2, 5, {2: 12, 3: 13}),
+        (2, 0, {2: 12, 3: 13}),
+        (2, 3, {2: 12, 3: 13}),
+        (2, 0, {2: 12, 3: 13}),
+    ]
+    assert c.in_flight == []
+
+
+@requirement("A leader and a follower killed together lose no committed record")
 @requirement("With f replicas a partition tolerates f - 1 failures")
 @requirement("The leader maintains the set of replicas that are caught up")
 @requirement("A partition stays available on its last live replica")
@@ -115,6 +161,7 @@ def test_a_second_death_waits_for_the_first_write(c: Harness) -> None:
     assert c.partition() == (3, 6, {3: 13}, 9)
 
 
+@requirement("An offline partition returns without loss with an ISR member")
 @requirement("A partition without a live replica publishes no leader")
 def test_the_last_death_leaves_no_leader_and_the_isr(c: Harness) -> None:
     c.died(1, 2, 3)
@@ -123,6 +170,8 @@ def test_the_last_death_leaves_no_leader_and_the_isr(c: Harness) -> None:
     assert c.machine.state.health == (1, 1, 1, 0, 1)
 
 
+@requirement("A partition with no live replica has leader -1 and keeps its ISR")
+@requirement("A change of the live brokers triggers new decisions")
 @requirement("An offline partition returns without loss with an ISR member")
 def test_a_member_that_returns_intact_leads_again(c: Harness) -> None:
     c.died(1, 2, 3)
@@ -135,6 +184,8 @@ def test_a_member_that_returns_intact_leads_again(c: Harness) -> None:
     assert roles(effects) == {2: [("t-0", 2, 6, {2: 22})]}
 
 
+@requirement("An offline partition returns without loss with an ISR member")
+@requirement("A committed record never disappears or changes")
 def test_mut_13_a_member_that_lost_something_stays_offline(c: Harness) -> None:
     c.died(2, 3)
     c.run()
@@ -148,6 +199,9 @@ def test_mut_13_a_member_that_lost_something_stays_offline(c: Harness) -> None:
     assert c.partition() == (-1, 5, {1: 11}, 9)  # neither was in the ISR (HOLE-25)
 
 
+@requirement("A fast bounce is detected by the broker epoch")
+@requirement("Epochs never decrease and one epoch has one leader")
+@requirement("A committed record never disappears or changes")
 @requirement("A bounced broker is treated as a failure plus a startup")
 def test_a_bounced_leader_hears_of_its_partition_only_after_the_next_election(c: Harness) -> None:
     effects = c.came(broker(1, 21, intact_since=11))
@@ -160,6 +214,7 @@ def test_a_bounced_leader_hears_of_its_partition_only_after_the_next_election(c:
     assert roles(effects) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (1, 2, 3)}
 
 
+@requirement("The ISR converges to all live replicas that have caught up")
 @requirement("A bounced broker is treated as a failure plus a startup")
 def test_a_bounced_follower_leaves_the_isr_and_gets_everything(c: Harness) -> None:
     effects = c.came(broker(3, 23, intact_since=13))
@@ -185,6 +240,7 @@ def test_nothing_partial_goes_before_the_full_one(c: Harness) -> None:
     assert roles(effects)[1] == [("t-0", 2, 1, {2: 12}), ("t-1", 2, 0, {2: 12, 1: 21})]
 
 
+@requirement("A fast bounce is detected by the broker epoch")
 def test_mut_24_the_same_ids_with_another_epoch_are_a_bounce(c: Harness) -> None:
     assert c.brokers_are(B1, B2, B3) == []
     assert len(writes(c.brokers_are(B1, broker(2, 99), B3))) == 1
@@ -199,6 +255,8 @@ def test_a_suspect_is_removed_and_replaced_by_one_write(c: Harness) -> None:
     assert roles(c.write()) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (1, 2, 3)}
 
 
+@requirement("A partition whose leader is dead gets a new leader and ISR")
+@requirement("A change of the live brokers triggers new decisions")
 @pytest.mark.parametrize("event", [Suspected(BrokerId(1), 11), BrokersChanged((B2, B3))], ids=["suspected", "gone"])
 def test_new_leaders_are_written_before_smaller_isrs(event: Suspected | BrokersChanged) -> None:
     """With ten thousand partitions the first multi goes out long before the last: what nobody leads must not wait for it."""
@@ -258,6 +316,8 @@ def test_without_a_stream_a_suspicion_does_not_end(c: Harness) -> None:
     assert c.machine.suspects == {1}
 
 
+@requirement("A paused ZooKeeper causes no split brain")
+@requirement("Epochs never decrease and one epoch has one leader")
 @requirement("Every controller write checks the controller epoch")
 def test_a_raised_controller_epoch_ends_the_term(c: Harness) -> None:
     c.died(1)
@@ -325,6 +385,9 @@ def test_a_refused_state_ends_the_term(c: Harness) -> None:
     assert effects == [Resign("the store refuses the state of t-0")]
 
 
+@requirement("A disk error takes one partition of one broker offline")
+@requirement("A stalled log sync moves leadership to another replica")
+@requirement("A full disk moves leadership and heals when space returns")
 @requirement("A full or failed disk fails over only the partitions on it")
 def test_a_replica_whose_disk_failed_leaves_the_isr_and_stays_out_for_this_life(c: Harness) -> None:
     tp = TopicPartition("t", 0)
@@ -394,6 +457,7 @@ def test_a_disk_that_works_again_is_told_what_to_do_and_may_enter_the_isr(c: Har
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
 
+@requirement("A full disk moves leadership and heals when space returns")
 @requirement("A last ISR member that lost power is not elected automatically")
 def test_a_replica_with_a_failed_disk_is_told_so_only_when_no_write_may_admit_it(c: Harness) -> None:
     tp = TopicPartition("t", 0)

@@ -24,11 +24,15 @@ def c() -> Harness:
     return harness
 
 
+@requirement("ISR and catch-up replicas make up the assigned replicas")
+@requirement("The leader maintains the set of replicas that are caught up")
+@requirement("AlterIsr is answered as a whole and for each partition")
+@requirement("A leader changes the ISR only on the version that it was told")
 @requirement("The controller publishes only stored and current states")
 def test_conflict_12_the_answer_comes_after_the_write_and_leader_and_isr_follows(c: Harness) -> None:
     token, effects = c.proposed(1, want(1, 4, ALL, 7))
     assert writes(effects) == [StateWrite(TopicPartition("t", 0), state(1, 4, ALL, 8, controller_epoch=2))]
-    assert token not in c.replies and roles(effects) == {}
+    assert token not in c.replies and roles(effects) == metadata(effects) == {}
     effects = c.write()
     in_force = m.LeaderAndIsr(leader=1, leader_epoch=4, isr=ALL, current_zk_version=8)
     result = m.AlterIsrPartitionResult(partition_id=0, leader_and_isr=in_force)
@@ -38,6 +42,7 @@ def test_conflict_12_the_answer_comes_after_the_write_and_leader_and_isr_follows
     assert metadata(effects) == {1: [new], 2: [new], 3: [new], 4: [new]}
 
 
+@requirement("AlterIsr is answered as a whole and for each partition")
 @requirement("One AlterIsr carries the changes of many partitions")
 def test_many_partitions_are_one_write_and_one_answer(c: Harness) -> None:
     token, effects = c.proposed(1, want(1, 4, ALL, 7), want(1, 4, isr(b1=11), 7, index=1))
@@ -46,6 +51,9 @@ def test_many_partitions_are_one_write_and_one_answer(c: Harness) -> None:
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
 
 
+@requirement("ISR and catch-up replicas make up the assigned replicas")
+@requirement("The leader is in the ISR and the ISR is among the replicas")
+@requirement("A leader paused beyond its session commits nothing when it wakes")
 @requirement("A deposed leader that wakes up commits nothing")
 @requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
 @requirement("A leader changes the ISR only on the version that it was told")
@@ -119,6 +127,8 @@ def suspected_for_a_while(c: Harness) -> None:
     assert c.machine.suspects == frozenset()
 
 
+@requirement("Repeated or reordered control messages break no invariant")
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
 @requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize("sequence", [4, 5], ids=["an earlier one", "the same one twice"])
 def test_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request(c: Harness, sequence: int) -> None:
@@ -145,6 +155,7 @@ def test_a_leader_that_asks_again_after_a_suspicion_is_granted(c: Harness) -> No
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
 
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
 @requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize(
     ("term", "code"), [(1, ErrorCode.STALE_CONTROLLER_EPOCH), (3, ErrorCode.NOT_CONTROLLER)], ids=["older", "newer"]
@@ -195,11 +206,13 @@ def test_a_dead_member_is_refused(c: Harness) -> None:
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
 
 
+@requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
 def test_an_asker_that_does_not_lead_is_refused(c: Harness) -> None:
     token, _ = c.proposed(2, want(1, 4, ALL, 7))
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_REQUEST)]
 
 
+@requirement("AlterIsr is answered as a whole and for each partition")
 @requirement("An unfit sender or receiver fails AlterIsr as a whole")
 @pytest.mark.parametrize("asker_epoch", [10, 12])
 def test_another_life_of_the_asker_is_refused_at_the_top(c: Harness, asker_epoch: int) -> None:
@@ -226,15 +239,20 @@ def test_an_empty_request_is_answered(c: Harness) -> None:
     assert c.replies[token] == m.AlterIsrResponse()
 
 
+@requirement("An ISR proposal on an outdated version is refused")
+@requirement("A partition has one pending ISR change, and it is resolved")
 @requirement("An AlterIsr that meets a controller change waits for its result")
 def test_a_proposal_that_meets_a_write_in_flight_is_judged_after_it(c: Harness) -> None:
     c.died(2)  # the controller shrinks to {1}, version 8
     token, effects = c.proposed(1, want(1, 4, isr(b1=11, b3=13), 7))
     assert token not in c.replies and writes(effects) == []
-    c.write()
+    effects = c.write()
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_UPDATE_VERSION)]
+    assert ("t-0", 1, 4, {1: 11}) in roles(effects)[1], "its leader is told what is in force"
 
 
+@requirement("A leader paused beyond its session commits nothing when it wakes")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
 @requirement("A leader changes the ISR only on the version that it was told")
 @requirement("A deposed leader writes no ISR")
 @requirement("An AlterIsr that meets a controller change waits for its result")
@@ -254,6 +272,7 @@ def test_a_death_that_meets_an_expansion_in_flight_is_dealt_with_after_it(c: Har
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_UPDATE_VERSION)]
 
 
+@requirement("Repeated or reordered control messages break no invariant")
 @requirement("A repeated AlterIsr succeeds once its ISR is in force")
 def test_a_repeated_request_is_success_once_the_first_is_written(c: Harness) -> None:
     first, _ = c.proposed(1, want(1, 4, ALL, 7))

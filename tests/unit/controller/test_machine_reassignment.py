@@ -189,6 +189,24 @@ def test_a_move_ends_when_an_answer_to_alter_isr_has_made_it_complete(c: Harness
     assert [type(each) for each in writes(effects)] == [ReassignmentWrite]
 
 
+@requirement("A reassignment is not checked on every produce request")
+def test_a_tick_finds_a_complete_move_that_no_event_told_of(c: Harness) -> None:
+    c.move({0: (3, 4)})
+    c.write()
+    joins(c, isr(b1=11, b2=12, b3=13))
+    c.died(2)
+    c.run()
+    c.move({}, cancelled=[0])
+    c.run()
+    assert c.step(Tick(1.0)) == [] and stored(c).moves, "broker 1 alone is below the minimum"
+    topic = c.machine.state.topics["t"]
+    c.machine.state.set_configs(topic, topic.configs, 1)
+    effects = c.step(Tick(2.0))
+    assert [type(each) for each in writes(effects)] == [ReassignmentWrite]
+    c.run()
+    assert stored(c).moves == {} and c.partition()[2] == {1: 11}
+
+
 def test_a_move_that_ends_meanwhile_waits_for_the_topics_znode(c: Harness) -> None:
     c.move({0: (3, 4), 1: (4, 3)})
     c.write()
@@ -572,6 +590,7 @@ def test_ends_that_have_no_room_in_one_write_are_written_by_fewer_and_fewer() ->
     assert all(c.partition(index=index)[0] == 3 for index in range(4))
 
 
+@requirement("A reassignment adds new replicas before it removes old ones")
 def test_a_plan_over_a_topic_that_goes_is_refused_whole() -> None:
     c = Harness()
     topics = [stored_topic(name, ((1, 2),), (state(1, 5, OLD, 20),)) for name in ("t", "u")]

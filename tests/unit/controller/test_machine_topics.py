@@ -152,6 +152,7 @@ def test_f01_2_a_broker_that_died_meanwhile_is_not_in_the_first_isr(c: Harness) 
     assert c.partition() == (2, 0, {2: 12, 3: 13}, 0)
 
 
+@requirement("A partition with no live replica has leader -1 and keeps its ISR")
 def test_f01_3_a_partition_without_a_live_replica_waits_for_one(c: Harness) -> None:
     token, _ = c.create(new(partitions=1, factor=1))
     c.died(1)
@@ -211,6 +212,7 @@ def test_a_topic_too_large_for_the_store_is_refused(c: Harness) -> None:
     assert codes(c, token) == [("t", ErrorCode.INVALID_REQUEST)]
 
 
+@requirement("The replica of a deleted topic is stopped and deleted")
 @requirement("A topic is deleted in a fixed order of steps")
 def test_f01_1_deletion_step_by_step(c: Harness) -> None:
     c.create(new(partitions=2, factor=2))

@@ -87,6 +87,9 @@ def test_one_of_each_in_the_order_to_send() -> None:
 def test_the_newest_state_of_a_partition_counts() -> None:
     merged = merge([roles(partition("t", 0, 1), partition("t", 1, 1)), roles(partition("t", 0, 2), live=LIVE_2)])
     assert merged == [roles(partition("t", 0, 2), partition("t", 1, 1), live=LIVE_2)]
+    assert merge([metadata(partition("t", 0, 1), partition("t", 1, 1)), metadata(partition("t", 0, 2))]) == [
+        metadata(partition("t", 0, 2), partition("t", 1, 1))
+    ]
 
 
 def test_the_newest_list_of_live_brokers_counts_for_all() -> None:

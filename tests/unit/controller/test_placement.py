@@ -19,6 +19,7 @@ def ids(count: int) -> dict[BrokerId, str]:
     return {BrokerId(each): "" for each in range(count)}
 
 
+@requirement("All other brokers take over the load of a dead broker")
 @requirement("Partition i goes to broker i mod n")
 def test_partition_i_goes_to_broker_i_mod_n() -> None:
     assert [row[0] for row in spread(ids(5), 15, 3)] == [i % 5 for i in range(15)]
@@ -31,6 +32,7 @@ def test_a_dead_brokers_load_goes_to_all_others() -> None:
     assert sorted(row[1] for row in rows if row[0] == 0) == [1, 2, 3, 4]
 
 
+@requirement("Partition i goes to broker i mod n")
 @requirement("The other replicas of a broker spread over all other brokers")
 def test_f09_1_literal_rows() -> None:
     assert spread(ids(3), 6, 3) == ((0, 1, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2), (2, 1, 0))
@@ -153,6 +155,7 @@ def test_on_other_brokers_than_then_the_rows_are_sound() -> None:
 PRESENT = ((BrokerId(0), BrokerId(1)), (BrokerId(1), BrokerId(2)))
 
 
+@requirement("Added partitions start a rebalance of interested groups")
 @pytest.mark.parametrize(
     ("wanted", "code", "message"),
     [
@@ -199,6 +202,7 @@ def test_literal_rows_over_racks_taken_in_turn() -> None:
     assert rows == ((0, 3, 5), (3, 5, 1), (5, 1, 4), (1, 4, 5), (4, 2, 5), (2, 3, 5), (0, 4, 5))
 
 
+@requirement("New replicas take the racks in turn")
 @requirement("Replicas of a partition are spread over the racks")
 @given(
     racks=st.text("abcd", min_size=1, max_size=9),

@@ -201,6 +201,7 @@ def test_a_replica_that_moves_takes_its_place_and_the_others_keep_theirs() -> No
     assert {**current, **plan} == rows((0, 1), (3, 0), (1, 3))
 
 
+@requirement("Added brokers get an even share by the fewest moves")
 def test_leaders_are_evened_out_by_order_alone_with_the_fewest_changes() -> None:
     current = rows((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 2, 1), (1, 2, 0), (1, 0, 2))
     after = {**current, **(plan := rebalance(current, ids(0, 1, 2)))}
@@ -219,6 +220,7 @@ def test_leaders_change_in_the_fewest_partitions(cluster: Cluster) -> None:
     assert price([row[0] for row in after.values()]) == min(map(price, itertools.product(*after.values())))
 
 
+@requirement("Added brokers get an even share by the fewest moves")
 def test_leaders_of_several_replication_factors_are_evened_out_by_exchanges() -> None:
     # Each broker holds three replicas; whatever the order, broker 0 leads three partitions and the others have three for two.
     current = rows((0,), (0,), (0,), (1, 2), (1, 2), (2, 1))
@@ -254,6 +256,7 @@ def test_a_drain_keeps_replicas_in_different_racks() -> None:
     assert loads(after, kept) == [30, 30, 30, 30]
 
 
+@requirement("Added brokers get an even share by the fewest moves")
 @requirement("Replicas of a partition are spread over the racks")
 def test_loads_are_evened_out_over_others_where_racks_are_in_the_way() -> None:
     # The broker that holds three can hand nothing to the one that holds one: others of its rack are there already.

@@ -8,9 +8,21 @@ from collections.abc import Callable
 import pytest
 
 from helpers.requirements import requirement
+from tidelog.errors import ErrorCode
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
-from unit.controller.harness import Harness, MemoryStore, broker, full_roles, roles, snapshot_of
+from unit.controller.harness import (
+    Harness,
+    MemoryStore,
+    broker,
+    full_roles,
+    isr,
+    roles,
+    snapshot_of,
+    state,
+    stored_topic,
+    want,
+)
 
 BROKERS = (broker(1, 11), broker(2, 12), broker(3, 13))
 Deed = Callable[[Harness], object]
@@ -89,6 +101,46 @@ def test_a_controller_dies_between_two_writes(name: str, groups: int) -> None:
     create(successor) if partitions == 0 else delete(successor)
     successor.run()
     assert successor.machine.state.partition_count == (3 if partitions == 0 else 0)
+
+
+def three_led_by_one() -> Harness:
+    c = Harness()
+    members = isr(b1=11, b2=12, b3=13)
+    c.elected(stored_topic("t", [(1, 2, 3)] * 3, [state(1, 4, members, 7)] * 3), brokers=BROKERS)
+    return c
+
+
+@requirement("A controller killed in mid-change leaves it complete or absent")
+@pytest.mark.parametrize("groups", range(4))
+def test_a_controller_dies_between_two_writes_of_an_election(groups: int) -> None:
+    c = three_led_by_one()
+    c.died(1)
+    assert written(c, groups) == groups and len(c.in_flight) == 3 - groups
+    successor = Harness()
+    successor.store = c.store
+    effects = successor.takes_over(snapshot_of(c.store, BROKERS[1:]), 3)
+    effects += successor.run()
+    assert [successor.partition(index=index) for index in range(3)] == [(2, 5, {2: 12, 3: 13}, 8)] * 3
+    for told in roles(effects).values():
+        assert {name: each for name, *each in told} == {f"t-{index}": [2, 5, {2: 12, 3: 13}] for index in range(3)}
+
+
+@requirement("A controller killed in mid-change leaves it complete or absent")
+@pytest.mark.parametrize("groups", range(4))
+def test_a_controller_dies_between_two_changes_of_isrs(groups: int) -> None:
+    c, members = three_led_by_one(), {1: 11, 2: 12, 3: 13}
+    changes = [want(1, 4, isr(b1=11, b2=12), 7, index=index) for index in range(3)]
+    c.proposed(1, *changes)
+    assert written(c, groups) == groups and len(c.in_flight) == 3 - groups
+    successor = Harness()
+    successor.store = c.store
+    effects = successor.takes_over(snapshot_of(c.store, BROKERS), 3)
+    told = {name: isr_ for name, _, _, isr_ in roles(effects)[1]}
+    assert told == {f"t-{index}": {1: 11, 2: 12} if index < groups else members for index in range(3)}
+    token, _ = successor.proposed(1, *changes)
+    successor.run()
+    assert {code for _, _, code in successor.isr_answers(token)} == {ErrorCode.NONE}
+    assert [successor.partition(index=index) for index in range(3)] == [(1, 4, {1: 11, 2: 12}, 8)] * 3
 
 
 @pytest.mark.parametrize("name", DEEDS)

@@ -26,6 +26,7 @@ async def cluster(w: World, controllers: int = 1) -> None:
     await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
 
 
+@requirement("ZooKeeper lists brokers, topics and their partitions")
 @requirement("One controller elects leaders for all partitions")
 async def test_a_topic_is_created_led_and_known_to_everybody(w: World) -> None:
     await cluster(w)
@@ -33,11 +34,23 @@ async def test_a_topic_is_created_led_and_known_to_everybody(w: World) -> None:
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
     assert sorted(len(each.leads) for each in w.brokers.values()) == [2, 2, 2]
     assert all(each.is_new for each in w.brokers[1].states.values())
+    stored = znodes.decode_topic("t", w.zookeeper.dump()["/brokers/topics/t"].data)
+    assert [len(row) for row in stored.partitions] == [3] * 6
     assert await w.delete("t", "nope") == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     await w.until(lambda: not any(each.states or each.metadata for each in w.brokers.values()), "all is gone")
     assert not [path for path in w.zookeeper.dump() if "t" in path.split("/")]
 
 
+@requirement("Partition i goes to broker i mod n")
+async def test_the_starting_broker_differs_from_topic_to_topic(w: World) -> None:
+    await cluster(w)
+    names = [f"t{number}" for number in range(12)]
+    assert await w.create(*names, partitions=1) == [ErrorCode.NONE] * 12
+    await w.until(lambda: len(w.states()) == 12, "every topic is led")
+    assert {state.leader for state in w.states().values()} == {1, 2, 3}
+
+
+@requirement("A killed leader loses no acknowledged record")
 @requirement("Every step of a failover has a histogram")
 @requirement("One controller elects leaders for all partitions")
 @requirement("Each step of a failover of many partitions is measured")
@@ -120,6 +133,9 @@ async def test_partitions_that_are_being_moved_are_counted_until_they_are_there(
     assert w.sample(1, "tidelog_controller_leader_elections_total", reason="reassigned") == 2
 
 
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
+@requirement("A leader paused beyond its session commits nothing when it wakes")
+@requirement("A leader paused within its session drops no follower")
 @pytest.mark.parametrize("fault", ["pause", "cut"])
 async def test_silence_makes_no_suspect_and_the_session_decides(w: World, fault: str) -> None:
     await cluster(w)
@@ -135,6 +151,21 @@ async def test_silence_makes_no_suspect_and_the_session_decides(w: World, fault:
     await w.until(lambda: all(each.leader != 1 for each in w.brokers[2].metadata.values()), "the session has ended")
     assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 0
     assert w.sample(1, "tidelog_controller_leader_elections_total", reason="broker_down") == 1
+
+
+@requirement("Each step of a failover of many partitions is measured")
+async def test_a_failover_of_brokers_whose_sessions_end_is_measured(w: World) -> None:
+    await cluster(w)
+    await w.create("t", partitions=12)
+    await w.until(lambda: len(w.brokers[3].metadata) == 12, "broker 3 knows the topic")
+    for number in (1, 2):
+        w.network.isolate(f"broker-{number}")
+        w.brokers[number].meta.cut()
+    await w.until(lambda: {each.leader for each in w.brokers[3].metadata.values()} == {3}, "broker 3 leads all")
+    await w.clock.sleep(1.0)
+    assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 0
+    step = "tidelog_controller_broker_failover_step_seconds_count"
+    assert all(w.sample(1, step, step=name) >= 1 for name in ("detect", "decide", "write", "notify"))
 
 
 @requirement("A bounced broker is treated as a failure plus a startup")
@@ -160,6 +191,27 @@ async def test_a_broker_that_bounces_gets_everything_and_rejoins(w: World) -> No
     assert w.sample(1, "tidelog_controller_isr_expansions_total", cause="leader") == 1
 
 
+def holder(w: World) -> tuple[int, str, int]:
+    """The id and the address in /controller, and the session that owns it."""
+    node = w.zookeeper.dump()[znodes.CONTROLLER]
+    found = znodes.decode_controller(node.data)
+    return found.controller_id, str(found.address), node.stat.ephemeral_owner
+
+
+@requirement("The process that creates the controller znode is the controller")
+@requirement("The controller znode is ephemeral and names the controller")
+async def test_the_process_that_made_the_znode_acts_and_is_named(w: World) -> None:
+    await cluster(w, controllers=2)
+    assert holder(w) == (1, "controller-1:9092", w.metas[1].session_id)
+    assert [w.controllers[number].active for number in (1, 2)] == [True, False]
+    w.kill_controller(1)
+    await w.until(lambda: w.controllers[2].active, "the standby acts")
+    assert holder(w) == (2, "controller-2:9092", w.metas[2].session_id)
+
+
+@requirement("A controller and a leader killed together are both replaced")
+@requirement("A controller killed in mid-change leaves it complete or absent")
+@requirement("A controller isolated beyond its session changes nothing on return")
 @requirement("A new controller sends every decision again")
 async def test_a_standby_takes_over_and_sends_everything_again(w: World) -> None:
     await cluster(w, controllers=2)
@@ -225,6 +277,7 @@ async def test_a_controller_that_dies_while_it_deletes_is_completed(seed: int) -
         assert znodes.delete_topic_path("t") not in w.zookeeper.dump()
 
 
+@requirement("A paused ZooKeeper causes no split brain")
 @requirement("One controller elects leaders for all partitions")
 @requirement("A controller isolated beyond its session changes nothing on return")
 async def test_i12_a_controller_that_wakes_after_its_session_does_nothing(w: World) -> None:
@@ -330,6 +383,7 @@ async def test_a_damaged_znode_keeps_every_controller_from_acting_until_it_is_re
     await w.until(lambda: controller.active, "it acts")
 
 
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
 async def test_requests_are_checked_where_they_enter(w: World) -> None:
     await cluster(w, controllers=2)
     channel = w.channel(1)
@@ -548,7 +602,6 @@ async def test_bench_9_a_broker_that_leaves_is_answered_when_it_leads_nothing(w:
     assert w.sample(1, "tidelog_controller_brokers", state="shutting_down") == 1
 
 
-@requirement("An unfit sender or receiver fails AlterIsr as a whole")
 async def test_a_standby_and_a_stale_life_are_refused(w: World) -> None:
     await cluster(w, controllers=2)
     request = m.ControlledShutdownRequest(broker_id=1, broker_epoch=w.brokers[1].epoch - 1)

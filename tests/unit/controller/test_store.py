@@ -116,6 +116,8 @@ async def test_a_conflict_takes_only_its_own_group_out() -> None:
     assert sum(each is Outcome.WRITTEN for each in outcome.values()) == 8
 
 
+@requirement("A controller isolated beyond its session changes nothing on return")
+@requirement("The controller is the only writer of leader and ISR")
 @requirement("Every controller write checks the controller epoch")
 async def test_mut_10_i12_a_raised_controller_epoch_fences_every_write() -> None:
     bench = Bench()
@@ -177,6 +179,8 @@ async def test_foreign_children_refuse_a_removal() -> None:
     assert set((await bench.write([PartitionRemoval(TopicPartition("t", 0))])).values()) == {Outcome.REFUSED}
 
 
+@requirement("ZooKeeper stores the current leader and ISR")
+@requirement("One state znode holds leader, ISR and epochs of a partition")
 @requirement("ZooKeeper lists brokers, topics and their partitions")
 @requirement("The replicas of each partition are stored in ZooKeeper")
 async def test_a_snapshot_reads_everything_back() -> None:
@@ -184,6 +188,9 @@ async def test_a_snapshot_reads_everything_back() -> None:
     await bench.start()
     await bench.meta.multi([Create(f"{znodes.DELETE_TOPICS}/old")])
     await bench.write([PartitionRemoval(TopicPartition("t", 1))])
+    one, two = BrokerId(1), BrokerId(2)
+    assignment = znodes.TopicAssignment(b"id", ((one,), (one,), (two, one)), {2: znodes.Move((one,), (two,))})
+    await bench.meta.multi([SetData(znodes.topic_path("t"), znodes.encode_topic(assignment))])
     carried = Carried(5_000_000, 60_000_000)
     registration = znodes.BrokerRegistration(BrokerId(7), (), "r", znodes.INTACT_SINCE_NOW, "x", carried=carried)
     await bench.meta.multi([Create(znodes.broker_path(7), znodes.encode_broker(registration), ephemeral=True)])
@@ -191,6 +198,7 @@ async def test_a_snapshot_reads_everything_back() -> None:
     snapshot = await read_snapshot(bench.meta)
     (topic,) = snapshot.topics
     assert (topic.name, topic.topic_id, topic.configs, topic.has_config_node) == ("t", b"id", {}, True)
+    assert (topic.replicas, topic.moves) == (assignment.partitions, assignment.moves)
     assert topic.states == (state(1, 0, isr(b1=11), 0), None, state(1, 0, isr(b1=11), 0))
     assert snapshot.deletions == ("old",)
     (broker,) = snapshot.brokers

@@ -281,7 +281,7 @@ class World:
             listeners=tuple(
                 m.Listener(name=each, host=f"{each}-{host.number}", port=1) for each in ("INTERNAL", LISTENER)
             ),
-            rack="",
+            rack=f"rack-{host.number}",
             intact_since=znodes.INTACT_SINCE_NOW,
             attempt=str(len(self.processes)),
         )

@@ -38,6 +38,7 @@ def moved(before: Owners, after: Owners) -> list[TopicPartition]:
     return [each for each in before.keys() | after.keys() if before.get(each) != after.get(each)]
 
 
+@requirement("The partitions of a topic are divided among consumer threads")
 def test_there_are_these_assignors() -> None:
     assert tuple(ASSIGNORS) == KINDS
     with pytest.raises(TidelogError, match="range, roundrobin, sticky") as caught:

@@ -54,6 +54,21 @@ def test_what_a_ping_brings_is_stored_by_the_committer_at_its_interval() -> None
     assert scene.offsets["g"] == dict.fromkeys(tps("t", 0, 1, 2, 3), Committed(5))
 
 
+@requirement("The interval of offset commits is a setting")
+@requirement("A committer writes reported offsets periodically")
+def test_every_group_is_written_once_in_each_interval() -> None:
+    scene = Scene()
+    members = [*scene.join("a"), *scene.join("b", group="h")]
+    for offset in (5, 9):
+        before = len(scene.writes)
+        for each in members:
+            each.positions = dict.fromkeys(each.owned, offset)
+            each.answer_ping()
+        scene.run(1.0)
+        assert all(set(scene.offsets[group].values()) == {Committed(offset)} for group in "gh")
+        assert sorted(each.group_id for each in scene.writes[before:]) == ["g", "h"]
+
+
 @requirement("A group without new offsets is not written again")
 def test_a_group_without_news_is_not_written_again() -> None:
     scene = Scene()
@@ -65,6 +80,29 @@ def test_a_group_without_news_is_not_written_again() -> None:
     assert len(a.bodies(m.PingRequest)) > 8 and len(scene.writes) == count
 
 
+@requirement("A group without new offsets is not written again")
+def test_a_group_is_marked_until_its_offsets_are_stored() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    (b,) = scene.join("b", group="h")
+    a.positions = b.positions = dict.fromkeys(a.owned, 5)
+    scene.run(10.0)
+    scene.holds_writes = True
+    group = scene.machine.groups["g"]
+    for offset in (6, 7):
+        a.positions = dict.fromkeys(a.owned, offset)
+        a.answer_ping()
+        scene.run(1.1)
+        assert [each.group_id for each in scene.held] == ["g"], "the other group has no news"
+        assert group.reported == dict.fromkeys(a.owned, Committed(offset))
+    scene.carry_out()
+    assert group.reported == dict.fromkeys(a.owned, Committed(7)), "this came during the write"
+    scene.holds_writes = False
+    scene.run(1.1)
+    assert scene.offsets["g"] == dict.fromkeys(a.owned, Committed(7)) and not group.reported
+
+
+@requirement("Committed offsets never move back and leave no gap")
 @requirement("Offsets count only from the owner in its generation")
 def test_find_10_mut_17_offsets_count_from_the_owner_in_its_generation_only() -> None:
     scene = Scene()
@@ -82,6 +120,7 @@ def test_find_10_mut_17_offsets_count_from_the_owner_in_its_generation_only() ->
     assert fx.Refused("ping", E.ILLEGAL_GENERATION) in scene.effects
 
 
+@requirement("Committed offsets never move back and leave no gap")
 def test_mut_17_a_stop_answer_counts_if_it_is_of_the_generation_that_was_started_last() -> None:
     """The finding of the abstract model: an evicted owner that is owner again may answer with what it held long ago."""
     scene = Scene()
@@ -112,6 +151,7 @@ def test_find_10_a_member_that_has_started_nothing_stops_without_an_offset() -> 
     assert {tp: scene.offsets["g"][tp] for tp in stored} == stored
 
 
+@requirement("A group keeps the newest offset of each partition")
 @requirement("Committed offsets never move back and leave no gap")
 def test_an_overtaken_report_does_not_take_an_offset_back() -> None:
     scene = Scene()
@@ -180,6 +220,7 @@ def test_commits_that_come_during_a_write_share_the_next_one() -> None:
     assert scene.offsets["g"][T0] == Committed(29) and len(scene.writes) == count + 2
 
 
+@requirement("Committed offsets never move back and leave no gap")
 def test_a_member_may_commit_a_lower_offset_than_before_by_itself() -> None:
     scene = Scene()
     (a,) = scene.join("a")
@@ -211,6 +252,7 @@ FENCED = [
 ]
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 @pytest.mark.parametrize(("change", "code"), FENCED, ids=lambda each: str(each)[:60])
 def test_coord_01_a_commit_that_is_not_of_a_member_as_it_is_now_is_refused(change: dict[str, Any], code: E) -> None:
     scene = Scene()
@@ -303,6 +345,7 @@ class Slow(Scene):
         self.step(ev.EndsFound(dict.fromkeys(self.questions.pop(0).partitions, end)))
 
 
+@requirement("Committed offsets never move back and leave no gap")
 def test_coord_11_a_commit_that_waits_for_a_log_end_is_fenced_again() -> None:
     scene = Slow()
     _a, b = scene.join("a", "b")
@@ -314,6 +357,20 @@ def test_coord_11_a_commit_that_waits_for_a_log_end_is_fenced_again() -> None:
     scene.tell(1000)
     assert codes(scene, waiting) == [E.ILLEGAL_GENERATION]
     assert tp not in scene.offsets["g"]
+
+
+@requirement("A failed attempt is marked and checked after each wait")
+def test_a_failed_attempt_that_awaits_log_ends_stores_nothing() -> None:
+    scene = Slow()
+    _a, b = scene.join("a", "b")
+    b.positions = dict.fromkeys(b.owned, 5)
+    c = scene.consumer("c").register()
+    scene.run(0.2)
+    assert scene.questions and not b.owned & tps("t", 3)
+    c.lose_connection()
+    before = len(scene.writes)
+    scene.tell(1000)
+    assert len(scene.writes) == before and scene.of(fx.Rebalanced)[-1].failed
 
 
 @requirement("Committed offsets never move back and leave no gap")
@@ -430,6 +487,7 @@ def test_coord_11_from_its_stop_to_its_start_a_partition_cannot_be_committed() -
 # -- offsets of groups without members -------------------------------------------------------------------------------------
 
 
+@requirement("Committed offsets never move back and leave no gap")
 @requirement("The first registration of a group creates its registry")
 def test_offsets_are_set_by_hand_while_nobody_is_there() -> None:
     scene = Scene()

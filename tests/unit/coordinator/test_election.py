@@ -30,6 +30,7 @@ def test_open_08_shards_spread_over_the_brokers_and_one_that_goes_moves_only_its
     assert sorted(rank(5, each, live) for each in live) == [0, 1, 2, 3]
 
 
+@requirement("Every broker coordinates a subset of the groups")
 def test_every_broker_places_a_group_in_the_same_shard() -> None:
     # The numbers are stored nowhere: another function would move groups between brokers of two versions.
     assert [shard_of(group, 8) for group in ("readers", "g", "ö")] == [5, 6, 3]
@@ -46,6 +47,8 @@ def serving(world: World, shards: int) -> dict[int, int]:
     return found
 
 
+@requirement("Every broker has an elector for the coordinator znode")
+@requirement("A coordinator failover rebalances no group and skips no record")
 @requirement("Every broker coordinates a subset of the groups")
 @requirement("Each shard has one active coordinator")
 @requirement("Another broker takes over when the coordinator dies")
@@ -63,12 +66,20 @@ async def test_each_shard_has_one_coordinator_and_another_one_when_its_broker_di
     assert all(after[shard] == broker for shard, broker in before.items() if broker != dead.number)
 
 
+@requirement("Any broker names the coordinator of a group")
+@requirement("Every broker coordinates a subset of the groups")
+@requirement("The coordinator znode is ephemeral and names its broker")
 async def test_conflict_01_31_without_a_group_the_elected_coordinator_is_named_and_with_one_its_shards(
     world: World,
 ) -> None:
     hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
     await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
     owners = serving(world, 8)
+    elected = world.zookeeper.find(znodes.COORDINATOR)
+    assert elected is not None, "the documented path (A6.01)"
+    assert znodes.decode_coordinator(elected.data, znodes.COORDINATOR).broker_id == owners[0]
+    owner = next(host for host in hosts if host.number == owners[0])
+    assert elected.stat.ephemeral_owner == owner.meta.session_id
     groups = [f"group-{n}" for n in range(40)]
     wanted = {group: {owners[shard_of(group, 8)]} for group in groups} | {"": {owners[0]}}
 
@@ -77,9 +88,17 @@ async def test_conflict_01_31_without_a_group_the_elected_coordinator_is_named_a
 
     await world.until(lambda: named() == wanted, "everybody knows", 1.0)
     assert len({broker for brokers in wanted.values() for broker in brokers}) > 1, "several brokers share them"
-    elected = world.zookeeper.find(znodes.COORDINATOR)
-    assert elected is not None, "the documented path (A6.01)"
-    assert znodes.decode_coordinator(elected.data, znodes.COORDINATOR).broker_id == owners[0]
+
+
+@requirement("A new coordinator reads its groups and their members")
+async def test_a_new_coordinator_reads_the_groups_of_its_shard(world: World) -> None:
+    groups = {f"group-{n}" for n in range(20)}
+    await ensure_path(world.operator, znodes.CONSUMERS)
+    await world.operator.multi([Create(znodes.group_path(group)) for group in sorted(groups)])
+    host = await world.host(1, shards=4)
+    await world.until(lambda: len(serving(world, 4)) == 4, "it has all shards")
+    read = {shard: set(term.machine.groups) for shard, term in host.coordinators.terms.items()}
+    assert read == {shard: {each for each in groups if shard_of(each, 4) == shard} for shard in range(4)}
 
 
 async def test_a_broker_that_is_back_to_stay_gets_its_shards(world: World) -> None:
@@ -98,6 +117,7 @@ async def test_a_broker_that_is_back_to_stay_gets_its_shards(world: World) -> No
     assert {shard: term.epoch for shard, term in one.coordinators.terms.items()} == epochs, "and then nothing moves"
 
 
+@requirement("Each shard has one active coordinator")
 async def test_one_that_has_taken_its_shards_and_lost_them_in_the_same_life_gets_them_again(world: World) -> None:
     """As when its session ends and that of its registration does not (L06)."""
 
@@ -151,10 +171,17 @@ async def test_a_damaged_number_of_shards_leaves_groups_uncoordinated_until_it_i
     await world.until(host.serves, "it coordinates", 40.0)
 
 
+@requirement("Each shard has one active coordinator")
 @requirement("Every broker has an elector for the coordinator znode")
 @requirement("A vacant coordinator znode starts an election")
 async def test_a_vacancy_is_noticed_by_the_watch(world: World) -> None:
-    one = await world.serving(1)
+
+    def holder() -> int | None:
+        node = world.zookeeper.find(znodes.COORDINATOR)
+        return None if node is None else znodes.decode_coordinator(node.data, znodes.COORDINATOR).broker_id
+
+    one = await world.host(1)
+    await world.until(lambda: holder() == 1, "it makes the znode when it starts", 1.0)
     two = await world.host(2)
     await world.until(lambda: two.coordinators.coordinator_of(GROUP) == 1, "the other one knows")
 
@@ -163,6 +190,7 @@ async def test_a_vacancy_is_noticed_by_the_watch(world: World) -> None:
         return await world.until(lambda: other.serves() and not host.serves(), "the other one has it", 3.0)
 
     assert await deposed(one, two) < 1.0
+    assert holder() == 2
 
 
 @requirement("A broker that stops closes its electors first")

@@ -78,6 +78,7 @@ class Member:
             self.consumer.reconnect()
 
 
+@requirement("A paused consumer never works beside the next owner")
 @requirement("After a failover no partition moves before its owner is back or dead")
 @requirement("A partition moves only after the lease of its owner has ended")
 @requirement("At most one consumer of a group delivers a partition")

@@ -101,6 +101,7 @@ def head(generation: int = 1, **members: int) -> GroupHead:
     )
 
 
+@requirement("A new coordinator reads its groups and their members")
 @requirement("Committed offsets of a group are stored in ZooKeeper")
 async def test_what_is_written_is_what_a_new_coordinator_reads(bench: Bench) -> None:
     offsets = {tp(n): Committed(n + 10, n, f"m{n}") for n in range(5)}
@@ -117,6 +118,19 @@ async def test_what_is_written_is_what_a_new_coordinator_reads(bench: Bench) -> 
     headless = await bench.group("h")
     assert (headless.offsets, headless.head.members) == ({tp(0): Committed(7)}, {})
     assert headless.head.empty_since_ms == WALL_MS, "its retention begins now, not in 1970"
+
+
+@requirement("Consumer ids are stored with their group and not as znodes")
+async def test_members_are_stored_in_the_znode_of_their_group(bench: Bench) -> None:
+    bench.write("g", {tp(0): Committed(1)}, {tp(0): Owner("c-0", "c", 3)}, head(3, c=6000, d=9000))
+    await bench.drained()
+    paths = {path for path in bench.zookeeper.dump() if path.startswith("/consumers/g")}
+    below = {f"/consumers/g/{kind}{rest}" for kind in ("offsets", "owners") for rest in ("", "/t", "/t/0")}
+    assert paths == {"/consumers/g"} | below, "no ids"
+    node = bench.zookeeper.find("/consumers/g")
+    assert node is not None
+    stored = znodes.decode_head("g", node.data)
+    assert {name: each.session_timeout_ms for name, each in stored.members.items()} == {"c": 6000, "d": 9000}
 
 
 @requirement("Owners and generation are stored before any fetcher starts")

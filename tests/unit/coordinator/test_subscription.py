@@ -5,6 +5,7 @@ import json
 import pytest
 
 from helpers.cpu import seconds_of
+from helpers.requirements import requirement
 from tidelog.coordinator.subscription import PATTERN_MAX, STREAMS_MAX, TEXT_MAX, TOPICS_MAX, parse
 from tidelog.errors import ErrorCode, TidelogError
 
@@ -19,6 +20,7 @@ def refusal(topic_count: str) -> TidelogError:
     return caught.value
 
 
+@requirement("RegisterConsumerRequest says everything about a consumer")
 def test_f08_2_static_topics_have_a_number_of_streams_each() -> None:
     found = parse('{"pattern": "static", "subscription": {"events": 1, "clicks": 3}}')
     assert not found.wildcard
@@ -27,6 +29,7 @@ def test_f08_2_static_topics_have_a_number_of_streams_each() -> None:
     assert [found.matches(topic) for topic in ("events", "clicks", "other", "event")] == [True, True, False, False]
 
 
+@requirement("RegisterConsumerRequest says everything about a consumer")
 def test_f08_2_a_white_list_takes_topics_whose_whole_name_fits() -> None:
     found = parse(text("white_list", {"ev.*|clicks": 2}))
     assert found.wildcard
@@ -52,6 +55,7 @@ def test_equal_subscriptions_are_equal_however_they_are_spelt() -> None:
     assert parse(text("white_list", {"a": 1})) != parse(text("static", {"a": 1}))
 
 
+@requirement("RegisterConsumerRequest says everything about a consumer")
 @pytest.mark.parametrize(
     ("topic_count", "said"),
     [

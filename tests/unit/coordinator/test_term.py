@@ -32,13 +32,14 @@ def stored_offset(world: World, partition: int) -> int:
     return -1 if node is None else znodes.decode_offset(path, node.data).offset
 
 
-@requirement("A consumer tries its brokers in turn until one answers")
+@requirement("A broker is described by id, host and port")
 async def test_a_consumer_registers_starts_commits_and_leaves(world: World) -> None:
     await world.topic()
     host = await world.serving()
     consumer = await world.member(host)
     assert consumer.partitions == {0: -1, 1: -1, 2: -1, 3: -1}
-    assert consumer.starts[0].brokers_info == (m.BrokerInfo(id=1, host="EXTERNAL-1", port=1),), "its own door's"
+    broker = m.BrokerInfo(id=1, host="EXTERNAL-1", port=1, rack="rack-1")
+    assert consumer.starts[0].brokers_info == (broker,), "its own door's"
     answer = await consumer.commit(p0=7, p1=1000, p2=1001)
     codes = [each.error_code for each in answer.results]
     assert codes[:2] == [E.NONE, E.NONE] and codes[2] is not E.NONE, "beyond the end of the log"
@@ -51,20 +52,38 @@ async def test_a_consumer_registers_starts_commits_and_leaves(world: World) -> N
     assert head is not None and not znodes.decode_head(GROUP, head.data).members
 
 
+@requirement("Committed offsets of a group are stored in ZooKeeper")
+@requirement("A new coordinator serves once its groups and topics are read")
 @requirement("A ping goes to every member each third of its session")
 @requirement("A committer writes reported offsets periodically")
 async def test_pings_flow_and_their_offsets_are_stored(world: World) -> None:
     await world.topic()
     host = await world.serving()
     consumer = await world.member(host)
-    consumer.offsets = (m.OffsetInfo(topic="events", partition=3, offset=12, leader_epoch=0),)
+    consumer.offsets = (m.OffsetInfo(topic="events", partition=3, offset=12, leader_epoch=5, metadata="here"),)
     await world.until(lambda: stored_offset(world, 3) == 12, "the committer has written", 2.0)
+    path = "/consumers/readers/offsets/events/3"
+    node = world.zookeeper.find(path)
+    assert node is not None
+    assert znodes.decode_offset(path, node.data)[:3] == (12, 5, "here")
     before = len(consumer.pings)
     await world.clock.sleep(2.0)
     assert 9 <= len(consumer.pings) - before <= 11, "one every third of 600 ms"
     assert host.sample("tidelog_coordinator_ping_seconds_count") == len(consumer.pings)
 
 
+@requirement("Partition owners of a group are stored in persistent znodes")
+async def test_owners_are_stored_in_persistent_znodes(world: World) -> None:
+    await world.topic()
+    consumer = await world.member(await world.serving())
+    path = znodes.owner_path(GROUP, "events", 2)
+    node = world.zookeeper.find(path)
+    assert node is not None and not node.stat.ephemeral_owner
+    generation = consumer.starts[-1].generation
+    assert znodes.decode_owner(path, node.data) == znodes.StoredOwner("c1-0", "c1", generation)
+
+
+@requirement("StartFetcherRequest carries ownership and live brokers")
 @requirement("A start request refreshes the broker list of a consumer")
 async def test_a_start_names_the_brokers_that_live_now(world: World) -> None:
     await world.topic()
@@ -100,6 +119,9 @@ async def test_the_budget_is_that_of_the_longest_session_in_the_group(world: Wor
     assert (group.members, group.detection_s) == (2, detection_s(3.0, 2))
 
 
+@requirement("A coordinator on the brokers rebalances consumer groups")
+@requirement("A killed coordinator broker costs no committed offset")
+@requirement("StartFetcherRequest carries ownership and live brokers")
 @requirement("Another broker takes over when the coordinator dies")
 async def test_another_broker_goes_on_with_what_is_stored(world: World) -> None:
     await world.topic()
@@ -115,6 +137,9 @@ async def test_another_broker_goes_on_with_what_is_stored(world: World) -> None:
     assert again.starts[0].generation == consumer.starts[0].generation, "the same member, the same generation"
 
 
+@requirement("A coordinator that loses its session starts from an empty state")
+@requirement("A coordinator failover rebalances no group and skips no record")
+@requirement("Each shard has one active coordinator")
 @requirement("Every multi of a coordinator checks the coordinator epoch")
 async def test_a_deposed_coordinator_sends_nothing_and_stores_nothing(world: World) -> None:
     await world.topic()
@@ -132,25 +157,30 @@ async def test_a_deposed_coordinator_sends_nothing_and_stores_nothing(world: Wor
     assert stored_offset(world, 0) == -1
 
 
+@requirement("A coordinator that loses its session starts from an empty state")
 @requirement("An expired session clears the memory of a coordinator")
 @requirement("A coordinator starts and stops in a fixed order")
 async def test_after_the_end_of_its_session_a_broker_clears_its_memory_and_stands_again(world: World) -> None:
     await world.topic()
-    host = await world.serving()
+    host = await world.serving(commit_interval_s=60.0)
     consumer = await world.member(host)
     await consumer.commit(p1=5)
+    consumer.offsets = (m.OffsetInfo(topic="events", partition=2, offset=9, leader_epoch=0),)
     term = host.coordinators.terms[0]
+    await world.until(lambda: term.machine.groups[GROUP].reported, "a ping has brought an offset")
     world.zookeeper.expire(host.meta.session_id)
     await world.until(lambda: consumer.ended is not None, "its streams end")
     await world.until(host.serves, "it is elected again")
     assert host.coordinators.terms[0] is not term
     assert host.coordinators.terms[0].epoch == term.epoch + 1
-    assert (await world.member(host)).partitions[1] == 5
+    again = await world.member(host)
+    assert (again.partitions[1], again.partitions[2]) == (5, -1), "what was not stored is forgotten"
     await world.topic("events", partitions=6)
     newest = await world.member(host, "c2")
     await world.until(lambda: len(newest.partitions) == 3, "topics are watched in the new session")
 
 
+@requirement("A member silent during a rebalance fails only the attempt")
 async def test_an_alarm_says_once_what_it_is(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.topic()
     host = await world.serving()
@@ -188,6 +218,7 @@ async def test_a_deposed_coordinator_says_what_may_be_deleted(world: World) -> N
     assert refused.value.code is E.NOT_COORDINATOR
 
 
+@requirement("A coordinator failover rebalances no group and skips no record")
 async def test_coord_10_a_fenced_write_ends_the_term(world: World) -> None:
     await world.topic()
     host = await world.serving()
@@ -266,6 +297,7 @@ async def test_coord_08_a_pause_of_the_coordinator_kills_no_consumer(world: Worl
     assert host.sample("tidelog_coordinator_rebalance_attempts_failed_total", reason="failure") == 0
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 @requirement("A new coordinator serves once its groups and topics are read")
 async def test_a_damaged_group_is_refused_until_it_is_repaired(world: World) -> None:
     await world.topic()
@@ -322,6 +354,7 @@ class SlowTopics:
         return found
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 @requirement("A new coordinator serves once its groups and topics are read")
 @requirement("A coordinator starts and stops in a fixed order")
 async def test_until_groups_and_topics_are_read_nobody_is_served(world: World) -> None:
@@ -336,6 +369,8 @@ async def test_until_groups_and_topics_are_read_nobody_is_served(world: World) -
     await world.until(lambda: early.ended, "it is refused")
     assert early.heard[0].registered is not None
     assert early.heard[0].registered.error_code is E.COORDINATOR_LOAD_IN_PROGRESS
+    listed = await world.call(host, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest())
+    assert listed.error_code is E.COORDINATOR_LOAD_IN_PROGRESS
     slow.gate.set()
     await world.until(host.serves, "it coordinates")
     assert (await world.member(host)).partitions == {0: -1, 1: -1, 2: -1, 3: -1}
@@ -381,6 +416,30 @@ async def test_a_new_partition_reaches_the_group(world: World, incremental: bool
     assert consumer.ended is None
 
 
+@requirement("The partitions of a topic are divided among consumer threads")
+async def test_a_rebalance_reads_no_topic_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.topic()
+    host = await world.serving()
+    first = await world.member(host)
+    read: list[str] = []
+
+    def noted(method: Any) -> Any:
+        def call(path: str, *watch: Any) -> Any:
+            read.append(path)
+            return method(path, *watch)
+
+        return call
+
+    for name in ("get", "children"):
+        monkeypatch.setattr(host.meta, name, noted(getattr(host.meta, name)))
+    second = await world.member(host, "c2")
+    await world.until(lambda: len(first.partitions) == len(second.partitions) == 2, "they share")
+    assert not any(path.startswith(znodes.TOPICS) for path in read)
+    await world.topic(partitions=5)
+    await world.until(lambda: len(first.partitions) + len(second.partitions) == 5, "they have the new one")
+    assert znodes.topic_path("events") in read, "else this test notices nothing"
+
+
 def rebalances(host: Host, group_id: str = GROUP) -> dict[str, float]:
     """The group's count of rebalances by reason, as the broker tells it."""
     samples = (each for family in host.registry.collect() for each in family.samples)
@@ -421,6 +480,7 @@ async def test_rebalances_go_when_another_broker_coordinates(world: World) -> No
     assert rebalances(second)["join"] == 0
 
 
+@requirement("A jump of the wall clock changes nothing but timestamps")
 async def test_a_clock_that_is_set_ahead_deletes_no_group(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SEEN_EMPTY_S", 60.0)
     await world.topic()
@@ -436,6 +496,7 @@ async def test_a_clock_that_is_set_ahead_deletes_no_group(world: World, monkeypa
     assert await fetched(world, host) == {}, "the clock gains a second in a second"
 
 
+@requirement("A coordinator notices new topics and partitions")
 async def test_a_topic_that_is_newer_than_its_group(world: World) -> None:
     await world.topic("other")
     host = await world.serving()

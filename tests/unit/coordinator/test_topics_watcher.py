@@ -74,13 +74,16 @@ async def bench() -> AsyncIterator[Bench]:
     assert not bench.tasks.failures
 
 
+@requirement("Added partitions start a rebalance of interested groups")
+@requirement("A new topic goes to the groups with a matching pattern")
+@requirement("A coordinator notices new topics and partitions")
 @requirement("The coordinator watches topics and their partition counts")
 async def test_topics_come_grow_and_go(bench: Bench) -> None:
     assert await bench.watcher.current() == {}
     await bench.make(["a", "b"], 2)
     assert await bench.settled() == {"a": TopicInfo(b"1", 2), "b": TopicInfo(b"1", 2)}
-    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(5))])
-    assert (await bench.settled())["a"] == TopicInfo(b"1", 5)
+    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(5)), SetData(znodes.topic_path("b"), topic(3))])
+    assert await bench.settled() == {"a": TopicInfo(b"1", 5), "b": TopicInfo(b"1", 3)}
     await bench.operator.multi([Delete(znodes.topic_path("a"))])
     assert set(await bench.settled()) == {"b"}
     await bench.make(["a"], 1, b"2")

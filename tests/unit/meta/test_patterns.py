@@ -27,6 +27,7 @@ async def run_for_office(meta: SimMeta, name: str) -> Elected | None:
     return await elect(meta, "/controller", "/controller_epoch", name.encode())
 
 
+@requirement("The process that creates the controller znode is the controller")
 async def test_the_first_epoch_is_1_and_each_election_raises_it(store: SimZooKeeper) -> None:
     a, b = await clients(store, 2)
     first = await run_for_office(a, "a")
@@ -39,6 +40,7 @@ async def test_the_first_epoch_is_1_and_each_election_raises_it(store: SimZooKee
     assert store.dump()["/controller"].data == b"b"
 
 
+@requirement("The process that creates the controller znode is the controller")
 @UNKNOWN
 async def test_an_election_with_a_lost_answer_is_decided_by_what_is_there(store: SimZooKeeper, applied: bool) -> None:
     a, b = await clients(store, 2)

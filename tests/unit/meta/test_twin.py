@@ -6,7 +6,6 @@ import random
 import pytest
 
 from helpers.aio import now
-from helpers.requirements import requirement
 from helpers.zookeeper import owned_tasks
 from tidelog.ports.meta import BadVersion, Create, MetaError, OutcomeUnknown, SessionExpired, SessionState, SetData
 from tidelog.testing import loop as sim
@@ -155,7 +154,6 @@ async def test_a_killed_process_gets_no_more_news_and_its_ephemerals_time_out(st
     assert "/mine" not in store.dump() and states == [] and store.live_sessions == []
 
 
-@requirement("Leaders keep serving while ZooKeeper has no quorum")
 async def test_sessions_outlive_an_outage_of_the_whole_store(store: SimZooKeeper) -> None:
     metas = [await client(store) for _ in range(3)]
     for i, meta in enumerate(metas):

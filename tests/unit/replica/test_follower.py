@@ -8,6 +8,8 @@ from tidelog.replica import events as ev
 from tidelog.replica.partition import Role
 
 
+@requirement("Killing every broker at once loses no written record")
+@requirement("A committed record never disappears or changes")
 @requirement("A broker ends its old fetch before it changes its role")
 @requirement("A follower never truncates to its high watermark")
 def test_becoming_follower_fetches_in_the_new_epoch_and_truncates_nothing_by_itself() -> None:
@@ -24,6 +26,7 @@ def test_the_same_leader_in_a_new_epoch_runs_the_check_again() -> None:
     assert harness.told(2, leader_epoch=6) == [fx.StopFetching(), fx.StartFetching(2, 6)]
 
 
+@requirement("Epochs never decrease and one epoch has one leader")
 @requirement("Decisions are delivered in order and may be applied twice")
 @requirement("A new controller sends every decision again")
 @requirement("Repeated or reordered control messages break no invariant")
@@ -41,6 +44,7 @@ def test_without_a_leader_nobody_is_followed() -> None:
     assert harness.replica.leader == -1
 
 
+@requirement("A leader paused beyond its session commits nothing when it wakes")
 @requirement("A deposed leader that wakes up commits nothing")
 @requirement("A broker ends its old fetch before it changes its role")
 def test_a_deposed_leader_fails_parked_produces_then_follows() -> None:
@@ -51,6 +55,7 @@ def test_a_deposed_leader_fails_parked_produces_then_follows() -> None:
     ]
 
 
+@requirement("A committed record never disappears or changes")
 def test_i15_a_chunk_is_applied_only_at_the_log_end_and_in_this_epoch() -> None:
     harness = follower()
     assert harness.step(ev.ChunkArrived(5, 10)) == [fx.AppendChunk()]
@@ -59,6 +64,8 @@ def test_i15_a_chunk_is_applied_only_at_the_log_end_and_in_this_epoch() -> None:
     assert harness.step(ev.ChunkArrived(6, 10)) == []
 
 
+@requirement("A torn log tail is cut back to the last valid batch")
+@requirement("A leader paused beyond its session commits nothing when it wakes")
 @requirement("An asynchronous write is acknowledged after the local append")
 @requirement("Diverging logs are cut where their leader epochs part")
 def test_divergence_cuts_to_the_end_of_the_common_epoch() -> None:
@@ -77,6 +84,7 @@ def test_an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one() -> None
     assert harness.step(diverged) == [fx.TruncateTo(8, committed=8), fx.Reposition()]
 
 
+@requirement("A committed record never disappears or changes")
 def test_divergence_of_another_epoch_or_position_cuts_nothing_mut_05() -> None:
     harness = follower()
     stale = ev.ChunkArrived(4, 10, diverging_epoch=3, diverging_end=7, own_epoch=3, own_end=9)
@@ -91,6 +99,7 @@ def test_divergence_of_another_epoch_or_position_cuts_nothing_mut_05() -> None:
 def test_the_high_watermark_is_the_leaders_capped_at_the_own_end() -> None:
     harness = follower()
     harness.step(ev.ChunkArrived(5, 10))
+    assert harness.step(ev.FollowerAppended(5, 12, 9, 0)) == [fx.AdvanceHighWatermark(9)]
     assert harness.step(ev.FollowerAppended(5, 12, 20, 0)) == [fx.AdvanceHighWatermark(12)]
 
 

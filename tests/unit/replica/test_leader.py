@@ -18,12 +18,14 @@ def expand(*ids: int, version: int = 50) -> fx.ProposeIsr:
     return fx.ProposeIsr(5, version, members(*ids))
 
 
+@requirement("KeepInSyncTime bounds the lag of an ISR member")
 @requirement("Every new leader epoch runs the truncation check again")
 def test_becoming_leader_records_the_epoch_before_anything_else_kafka_7415() -> None:
     harness = ReplicaHarness(1, leo=10, hw=7)
     effects = harness.told(1)
     assert effects == [fx.StartEpoch(5, 10)]
     assert harness.replica.role is Role.LEADER
+    harness.replica.check_produce(5, acks=-1)  # it waits for no follower
 
 
 @requirement("A new leader keeps its own high watermark")
@@ -35,6 +37,10 @@ def test_a_new_leader_keeps_its_own_high_watermark() -> None:
     assert harness.fetched(3, 10) == [fx.AdvanceHighWatermark(10)]
 
 
+@requirement("With f replicas a partition tolerates f - 1 failures")
+@requirement("A committed record never disappears or changes")
+@requirement("Every ISR member reaches the high watermark of the leader")
+@requirement("ISR members agree below the HW of a presumed leader")
 @requirement("The leader maintains the set of replicas that are caught up")
 @requirement("The next fetch position of a follower is its acknowledgement")
 @requirement("A message is committed when every ISR member has it")
@@ -46,17 +52,22 @@ def test_a_record_is_committed_when_every_member_has_it() -> None:
     assert harness.fetched(3, 12) == [fx.AdvanceHighWatermark(12)]
 
 
+@requirement("ISR members agree below the HW of a presumed leader")
+@requirement("A leader changes the ISR only on the version that it was told")
 @requirement("A leader asks for an ISR change and does not wait")
 @requirement("A pending expansion counts before it is confirmed")
 @requirement("The high watermark waits for the largest ISR that may be in force")
 def test_a_pending_member_counts_at_once() -> None:
     harness = leader(members(1, 2))
     assert harness.fetched(3, 10, at=1.1) == [expand(1, 2, 3)]
+    harness.replica.check_produce(5, acks=-1)  # the leader refuses nothing meanwhile
     harness.appended(12)
     assert harness.fetched(2, 12, at=1.2) == []
     assert harness.fetched(3, 12, at=1.3) == [fx.AdvanceHighWatermark(12)]
 
 
+@requirement("Every ISR member reaches the high watermark of the leader")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
 @requirement("The high watermark waits for the largest ISR that may be in force")
 @requirement("An ISR change of unknown outcome stays pending")
 def test_mut_06_an_accepted_but_unanswered_expansion_still_counts() -> None:
@@ -70,6 +81,12 @@ def test_mut_06_an_accepted_but_unanswered_expansion_still_counts() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("A leader asks for an ISR change and does not wait")
+@requirement("A killed follower stalls writes briefly and rejoins the ISR")
+@requirement("A leader cut from the controllers keeps its ISR change pending")
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
+@requirement("Every ISR member reaches the high watermark of the leader")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
 @requirement("A deposed leader that wakes up commits nothing")
 @requirement("A pending shrink leaves the old ISR in force")
 @requirement("The high watermark waits for the largest ISR that may be in force")
@@ -88,6 +105,24 @@ def test_mut_07_a_shrink_counts_only_when_confirmed() -> None:
     assert harness.answered(proposal, at=12.0) == [fx.AdvanceHighWatermark(12)]
 
 
+@requirement("A pending shrink leaves the old ISR in force")
+@pytest.mark.parametrize(
+    ("code", "again"), [(ErrorCode.REQUEST_TIMED_OUT, True), (ErrorCode.INVALID_UPDATE_VERSION, False)]
+)
+def test_a_shrink_is_repeated_only_if_its_outcome_is_unknown(code: ErrorCode, again: bool) -> None:
+    harness = leader()
+    harness.appended(12, at=1.0)
+    harness.fetched(2, 12, at=1.1)
+    (proposal,) = harness.tick(1.0 + LAG_MAX_S + 0.1)
+    assert isinstance(proposal, fx.ProposeIsr)
+    assert harness.answered(proposal, code, at=12.0) == ([proposal] if again else [])
+    assert harness.tick(13.0) == []
+    assert harness.replica.isr == PendingShrink(Committed(members(1, 2, 3)), members(3))
+    assert harness.replica.high_watermark == 10
+
+
+@requirement("A leader cut from the controllers keeps its ISR change pending")
+@requirement("A partition has one pending ISR change, and it is resolved")
 @requirement("An ISR change of unknown outcome stays pending")
 @requirement("An AlterIsr during a controller failover reaches the successor")
 @pytest.mark.parametrize(
@@ -100,6 +135,8 @@ def test_mut_08_an_unknown_outcome_is_asked_again_and_never_rolled_back(code: Er
     assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
+@requirement("An AlterIsr that meets a controller change waits for its result")
+@requirement("A partition has one pending ISR change, and it is resolved")
 @requirement("An AlterIsr during a controller failover reaches the successor")
 @requirement("FENCED_LEADER_EPOCH means that a newer leader exists")
 @requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
@@ -122,6 +159,7 @@ def test_these_answers_leave_it_pending_until_a_newer_state(code: ErrorCode) -> 
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     assert harness.answered(expand(1, 2, 3), code) == []
+    assert harness.tick(9.0) == [], "it is not asked for again"
     assert isinstance(harness.replica.isr, PendingExpand)
     harness.told(1, partition_epoch=51, isr=members(1, 2, 3))
     assert harness.replica.isr == Committed(members(1, 2, 3))
@@ -139,6 +177,7 @@ def test_only_who_waits_for_a_follower_heeds_the_time() -> None:
     assert not harness.replica.heeds_time
 
 
+@requirement("The ISR converges to all live replicas that have caught up")
 def test_a_follower_outside_the_isr_is_looked_at_again() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
@@ -194,6 +233,9 @@ def test_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> None:
     assert harness.fetched(3, 10, at=3.5) == [expand(1, 2, 3)]
 
 
+@requirement("The high watermark waits for the largest ISR that may be in force")
+@requirement("A pending expansion counts before it is confirmed")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
 @requirement("An ISR change of unknown outcome stays pending")
 def test_a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone() -> None:
     harness = leader(members(1, 2))
@@ -234,6 +276,7 @@ def test_open_19_an_expansion_may_wait_unless_producers_wait_for_it_and_a_shrink
     assert waits(lagging, lagging.tick(1.0 + LAG_MAX_S + 0.1)) == [False]
 
 
+@requirement("The ISR converges to all live replicas that have caught up")
 @requirement("The ISR admits no broker that is dead or shutting down")
 def test_a_replica_that_is_not_live_here_is_not_proposed() -> None:
     harness = leader(members(1, 2))
@@ -252,6 +295,7 @@ def test_only_the_life_that_fetched_is_proposed() -> None:
     assert harness.step(ev.LiveBrokers(dict(harness.live), 1.0)) == [fx.ProposeIsr(5, 50, wanted)]
 
 
+@requirement("Every ISR member reaches the high watermark of the leader")
 @requirement("AlterIsr names the broker epoch of every ISR member")
 def test_positions_of_another_life_commit_nothing() -> None:
     harness = leader()
@@ -261,12 +305,17 @@ def test_positions_of_another_life_commit_nothing() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("Epochs never decrease and one epoch has one leader")
 def test_mut_12_an_older_life_is_refused() -> None:
     harness = leader()
     harness.fetched(3, 10, epoch=2)
     assert harness.fetched(3, 10, epoch=1) == [fx.RefusePosition(3, ErrorCode.STALE_BROKER_EPOCH)]
 
 
+@requirement("With f replicas a partition tolerates f - 1 failures")
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
+@requirement("A committed record never disappears or changes")
+@requirement("Every ISR member reaches the high watermark of the leader")
 @requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
 @requirement("The leader maintains the set of replicas that are caught up")
 @requirement("A replica joins the ISR only past the start of the leader epoch")
@@ -278,6 +327,22 @@ def test_mut_02_joining_needs_the_start_of_this_epoch() -> None:
     assert harness.fetched(3, 10) == [expand(1, 2, 3)]
 
 
+@requirement("The leader maintains the set of replicas that are caught up")
+@requirement("Every ISR member reaches the high watermark of the leader")
+@requirement("A committed record never disappears or changes")
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
+def test_joining_needs_the_high_watermark() -> None:
+    harness = leader(members(1, 2))
+    harness.appended(12)
+    assert harness.fetched(2, 12) == [fx.AdvanceHighWatermark(12)]
+    assert harness.fetched(3, 11) == []
+    assert harness.fetched(3, 12) == [expand(1, 2, 3)]
+
+
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
+@requirement("A leader paused beyond its session commits nothing when it wakes")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
 @requirement("Every replica fetch carries the current leader epoch")
 def test_mut_04_positions_of_another_epoch_are_refused() -> None:
     harness = leader()
@@ -287,6 +352,7 @@ def test_mut_04_positions_of_another_epoch_are_refused() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("ISR members agree below the HW of a presumed leader")
 def test_mut_01_mut_03_a_new_epoch_forgets_all_progress() -> None:
     harness = leader()
     harness.appended(12)
@@ -297,6 +363,8 @@ def test_mut_01_mut_03_a_new_epoch_forgets_all_progress() -> None:
     assert harness.fetched(2, 12, leader_epoch=6) == [fx.AdvanceHighWatermark(12)]
 
 
+@requirement("Stored ISR members agree below the HW of every presumed leader")
+@requirement("ISR members agree below the HW of a presumed leader")
 def test_f15_4_a_diverged_position_is_answered_and_not_counted() -> None:
     harness = leader()
     harness.appended(12)
@@ -306,12 +374,15 @@ def test_f15_4_a_diverged_position_is_answered_and_not_counted() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("A torn log tail is cut back to the last valid batch")
 @requirement("Truncation repeats until leader and follower share an epoch")
 def test_an_epoch_that_ended_earlier_here_diverges_too() -> None:
     harness = leader()
     assert harness.fetched(3, 11, last_epoch=4, found=(4, 10)) == [fx.SendDivergence(3, 11, 4, 10)]
 
 
+@requirement("With f replicas a partition tolerates f - 1 failures")
+@requirement("Fencing holds when any single link is cut")
 @requirement("A leader cut from its followers commits nothing below min ISR")
 @requirement("The high watermark stands still below min.insync.replicas")
 def test_mut_14_the_high_watermark_stands_still_below_min_isr() -> None:
@@ -320,6 +391,9 @@ def test_mut_14_the_high_watermark_stands_still_below_min_isr() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("A partition stays available on its last live replica")
+@requirement("Killing every broker at once loses no written record")
+@requirement("A leader and a follower killed together lose no committed record")
 @requirement("A leader cut from its followers commits nothing below min ISR")
 @requirement("Writes with acks=all are refused below min.insync.replicas")
 def test_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
@@ -331,6 +405,7 @@ def test_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
     harness.replica.check_produce(-1, 1)
 
 
+@requirement("A leader and a follower killed together lose no committed record")
 @requirement("With f replicas a partition tolerates f - 1 failures")
 @requirement("A partition stays available on its last live replica")
 def test_the_last_replica_takes_records_and_commits_them_if_min_isr_allows_it() -> None:
@@ -363,6 +438,7 @@ def test_an_idle_partition_never_shrinks() -> None:
     assert harness.tick(1_000_000.0) == []
 
 
+@requirement("The ISR converges to all live replicas that have caught up")
 @requirement("A slow follower leaves the ISR after the lag limit")
 @requirement("KeepInSyncTime bounds the lag of an ISR member")
 @requirement("Follower lag is measured in time and is zero on an idle log")
@@ -418,6 +494,8 @@ def test_after_an_own_pause_lag_is_measured_anew() -> None:
     assert harness.tick(61.0 + LAG_MAX_S + 0.1) == [fx.ProposeIsr(5, 50, members(1))]
 
 
+@requirement("A leader and a follower killed together lose no committed record")
+@requirement("The ISR converges to all live replicas that have caught up")
 @requirement("A leader asks for an ISR change and does not wait")
 @requirement("A partition has one pending ISR change, and it is resolved")
 def test_i11_one_change_is_pending_at_a_time() -> None:
@@ -429,7 +507,6 @@ def test_i11_one_change_is_pending_at_a_time() -> None:
 
 
 @requirement("A leader cut from its followers commits nothing below min ISR")
-@requirement("One AlterIsr carries the changes of many partitions")
 def test_everything_that_came_into_sync_goes_into_one_proposal() -> None:
     harness = leader(members(1))
     proposal = harness.fetched(2, 10)[0]
@@ -437,6 +514,16 @@ def test_everything_that_came_into_sync_goes_into_one_proposal() -> None:
     harness.fetched(3, 10)
     harness.told(1, partition_epoch=51, isr=members(1))
     assert harness.replica.isr == PendingExpand(Committed(members(1)), members(2, 3))
+
+
+@requirement("A rolling restart batches ISR changes and drops no replica")
+def test_no_member_leaves_the_isr_while_another_one_is_added() -> None:
+    harness = leader(members(1, 2))
+    harness.appended(12, at=1.0)
+    late = 1.0 + LAG_MAX_S + 0.1  # member 2 lags too long by now
+    assert harness.fetched(3, 12, at=late) == [expand(1, 2, 3)]
+    assert harness.tick(late + 0.1) == []
+    assert harness.answered(expand(1, 2, 3), at=late + 0.2) == [fx.ProposeIsr(5, 51, members(1, 3))]
 
 
 def test_f05_6_the_high_watermark_waits_for_a_follower_about_to_join() -> None:
@@ -475,6 +562,8 @@ def test_an_answer_to_a_state_no_longer_held_is_ignored() -> None:
     assert harness.replica.partition_epoch == 52
 
 
+@requirement("A newer state makes a leader judge its followers again")
+@requirement("An AlterIsr that meets a controller change waits for its result")
 @requirement("An AlterIsr answer settles only its own proposal")
 def test_an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one() -> None:
     harness = leader(members(1, 2))
@@ -495,6 +584,8 @@ def test_an_answer_about_another_state_settles_nothing(leader_epoch: int, partit
     assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
+@requirement("Repeated or reordered control messages break no invariant")
+@requirement("Epochs never decrease and one epoch has one leader")
 @requirement("A newer state makes a leader judge its followers again")
 @requirement("An AlterIsr during a controller failover reaches the successor")
 def test_conflict_12_leader_and_isr_with_the_same_epoch_and_a_higher_version_is_adopted() -> None:
@@ -505,6 +596,7 @@ def test_conflict_12_leader_and_isr_with_the_same_epoch_and_a_higher_version_is_
     assert harness.replica.isr == Committed(members(1, 2, 3))
 
 
+@requirement("A leader paused beyond its session commits nothing when it wakes")
 @requirement("A deposed leader that wakes up commits nothing")
 def test_a_deposed_leader_fails_what_is_parked_and_answers_no_more() -> None:
     harness = leader()

@@ -118,6 +118,7 @@ def test_where_everything_is_allowed_the_routes_stay_as_they_are() -> None:
     assert all(a is b for a, b in zip(routes, kept, strict=True))
 
 
+@requirement("AlterIsr needs the CLUSTER_ACTION permission")
 @pytest.mark.parametrize("method", [each for each in UNARY if isinstance(RULES[each.path], OnCluster)], ids=short)
 async def test_r_31_a_request_as_a_whole_is_refused_in_its_own_error_field(method: Any) -> None:
     authorizer = Denying()
@@ -130,6 +131,7 @@ async def test_r_31_a_request_as_a_whole_is_refused_in_its_own_error_field(metho
     assert decode(method.response, encode(answer)) == answer
 
 
+@requirement("AlterIsr needs the CLUSTER_ACTION permission")
 @pytest.mark.parametrize(
     "method",
     [each for each in METHODS if isinstance(each, Bidi) and isinstance(RULES[each.path], OnCluster)],

@@ -94,6 +94,7 @@ async def test_mut_26_a_cut_off_holder_stops_before_another_can_be_elected(seed:
         assert new.epoch == old.epoch + 1
 
 
+@requirement("A controller isolated beyond its session changes nothing on return")
 @requirement("Every controller write checks the controller epoch")
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_holder_that_wakes_from_a_pause_does_not_act(seed: int) -> None:
@@ -174,7 +175,6 @@ async def test_an_answer_that_waited_for_its_paused_reader_counts_from_when_its_
         assert keeper.holds()  # and the next one renews it
 
 
-@requirement("A broker at its limits refuses requests and loses nothing")
 def test_own_pauses_are_noticed() -> None:
     watch = PauseWatch(threshold_s=2.0)
     assert [watch.tick(t) for t in (0.0, 1.0, 3.0, 5.5, 6.0)] == [None, None, None, 2.5, None]

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from helpers.aio import eventually
+from helpers.requirements import requirement
 from tidelog.runtime.loop_watch import PERIOD_S, SLOW_S, LoopWatch
 
 pytestmark = pytest.mark.real_loop
@@ -44,6 +45,7 @@ def computes_in_c(seconds: float) -> None:
         size *= 4
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 async def test_a_slow_step_is_counted_and_its_function_named(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched()
     async with watched.running():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.errors import ThrottlingQuotaExceededError
 from tidelog.runtime.responses import CALL_BYTES, COPIES, LEAST_BYTES, SLOW_S, ResponseBudget
 
@@ -47,6 +48,7 @@ def test_one_connection_takes_no_more_than_its_share() -> None:
     budget.hold("slow", (EACH - FETCHES - CALL_BYTES) // COPIES)  # what cannot be made smaller has the rest
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 def test_many_slow_connections_never_pass_the_limit() -> None:
     budget = Bench().budget
     for number in range(100):
@@ -64,6 +66,7 @@ def test_a_small_response_needs_room_for_itself_alone() -> None:
     assert (budget.room("a", 1_000), budget.room("a", 10_000)) == (1_000, 0)
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 def test_what_has_no_room_is_refused_and_names_the_limit() -> None:
     bench = Bench()
     bench.budget.hold("a", 7 * MIB)

@@ -81,6 +81,7 @@ def test_a_bad_length_does_not_hide_what_follows(flip: int) -> None:
     assert killed(disk, ONE_FILE)[1].damage is not None
 
 
+@requirement("A torn log tail is cut back to the last valid batch")
 def test_a_bad_tail_below_the_recorded_high_watermark_is_damage() -> None:
     disk, _ = written(3, hw=3)
     cut_file(disk, 3 * SIZE - 5)
@@ -133,6 +134,9 @@ def test_a_missing_folder_is_a_loss_that_is_said() -> None:
     assert store.intact_since is None and any("is gone" in note for note in store.notes)
 
 
+@requirement("A started replica recovers and takes the lower high watermark")
+@requirement("A restarted broker returns to its stored roles")
+@requirement("A crash of the whole cluster loses at most unflushed records")
 def test_a_power_loss_explains_what_was_not_synced() -> None:
     disk, _ = written(3, hw=3, flushed=1)
     disk.crash(Crash.DROP_UNSYNCED)
@@ -249,6 +253,7 @@ def test_kafka_5211_one_bad_log_does_not_stop_the_others() -> None:
 ZEROS = bytes(4096)
 
 
+@requirement("A torn log tail is cut back to the last valid batch")
 @pytest.mark.parametrize("tail", [b"\0", ZEROS, b"\xff" * 100, A[:30], placed(A, 3, 0)[:-1], placed(A, 3, 0)[:61]])
 def test_what_a_crash_leaves_behind_the_last_batch_is_cut(tail: bytes) -> None:
     disk, _ = written(3)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.requirements import requirement
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.runtime.os_disk import OsDisk, os_disk
 from tidelog.testing.disk import SECTOR_BYTES, Crash, PowerCut, SimDisk
@@ -386,7 +385,6 @@ async def test_one_that_waits_keeps_no_other_waiting(tmp_path: Path) -> None:
     assert await waiting
 
 
-@requirement("A stalled log sync moves leadership to another replica")
 async def test_a_slow_sync_takes_virtual_time_and_covers_only_what_was_there_before() -> None:
     disk = sim(b"abc")
     disk.slow("sync", 30.0, path="/a")

@@ -125,6 +125,8 @@ def test_intact_since_rule() -> None:
     assert rule(None, clean=True, boot=True) is None
 
 
+@requirement("A power loss of the only ISR member leaves its partition offline")
+@requirement("Killing every broker at once loses no written record")
 @pytest.mark.parametrize(
     ("clean", "crash", "kept"),
     [
@@ -236,6 +238,7 @@ def test_a_missing_high_watermark_is_zero() -> None:
 LINE = f"events 0 {TOPIC_ID.hex()} 2"
 
 
+@requirement("A flipped bit is never served or replicated")
 def test_every_flipped_bit_of_a_checkpoint_is_seen() -> None:
     disk = SimDisk()
     write_lines(disk, "/c", [LINE])

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.storage.offset_index import SparseIndex
 
 Batch = tuple[int, int, int]
@@ -53,6 +54,7 @@ def test_cut_and_noted_again_is_as_new(batches: list[Batch], interval: int, keep
     assert index.max_timestamp == fresh.max_timestamp
 
 
+@requirement("A flipped bit is never served or replicated")
 @given(BATCHES, st.integers(0, 10_000), st.integers(0, 7))
 def test_a_file_is_taken_only_if_it_is_whole(batches: list[Batch], at: int, bit: int) -> None:
     index, _ = build(batches, 100)

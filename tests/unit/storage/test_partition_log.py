@@ -91,6 +91,7 @@ FOLLOWER_FAULTS = {
 }
 
 
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize("name", FOLLOWER_FAULTS)
 def test_follower_refuses_and_appends_nothing(name: str) -> None:
     records, field = FOLLOWER_FAULTS[name]
@@ -282,6 +283,19 @@ def test_recovery_point_follows_the_flush_and_never_passes_the_end() -> None:
     assert log.recovery_point == 1, "KAFKA-10101"
 
 
+@requirement("A replica knows its log end, high watermark and flushed offset")
+def test_what_lies_below_the_recovery_point_is_on_disk() -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    for _ in range(3):
+        lead(log, A, 0)
+    log.flush()
+    lead(log, A, 0)
+    assert (log.recovery_point, log.log_end_offset) == (3, 4)
+    disk.crash(Crash.DROP_UNSYNCED)
+    assert open_store(disk).logs[TP].log_end_offset == 3
+
+
 def test_kafka_3968_flush_makes_names_durable() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
@@ -364,6 +378,7 @@ def test_full_disk_recovers_when_space_returns() -> None:
     assert offsets(contents(log)) == [0, 1]
 
 
+@requirement("A disk error takes one partition of one broker offline")
 def test_a_failed_sync_is_never_tried_again_and_the_directory_is_not_intact() -> None:
     disk = SimDisk()
     store = open_store(disk)
@@ -394,6 +409,7 @@ def test_read_error_fences_only_this_log() -> None:
     assert contents(other) == placed(A, 0, 0)
 
 
+@requirement("A flipped bit is never served or replicated")
 def test_rot_is_never_served() -> None:
     disk = SimDisk()
     store = open_store(disk)

@@ -7,6 +7,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.logs import TOPIC_ID, TP, contents, lead, open_store, rebuilt_epochs, rebuilt_producers
+from helpers.requirements import requirement
 from tidelog.ports.disk import DiskFile
 from tidelog.storage import partition_log
 from tidelog.storage.log_context import LogConfig
@@ -82,6 +83,7 @@ def again(disk: Counting) -> PartitionLog:
     return log
 
 
+@requirement("Killing every broker at once loses no written record")
 def test_a_killed_broker_reads_what_was_not_flushed(disk: Counting) -> None:
     store = flushed(disk, [400, 200])
     append(store.logs[TP], 10, 2)

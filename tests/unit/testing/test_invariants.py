@@ -265,7 +265,6 @@ def test_what_holds_is_let_pass(story: Story) -> None:
     story(Checker())
 
 
-@requirement("ISR and catch-up replicas make up the assigned replicas")
 @requirement("The leader is in the ISR and the ISR is among the replicas")
 @requirement("ISR members agree below the HW of a presumed leader")
 @requirement("Stored ISR members agree below the HW of every presumed leader")

@@ -63,6 +63,9 @@ def test_every_message_of_proto_has_a_codec() -> None:
     assert len(MESSAGE_TYPES) > 50
 
 
+@requirement("AlterIsr is answered as a whole and for each partition")
+@requirement("AlterIsr carries the wanted state of each partition")
+@requirement("Topic, partition and offset form one value")
 @requirement("Version, correlation and client ids need no request header")
 @pytest.mark.parametrize("kind", MESSAGE_TYPES, ids=lambda k: k.__name__)
 def test_a_message_survives_the_wire(kind: Any) -> None:

@@ -107,6 +107,20 @@ REPLACED: Mapping[str, tuple[str, str]] = {
     "StopReplicaPartition.delete": ("StopReplicaPartition.delete_partition", "delete alone does not say what"),
 }
 
+ADDED: Mapping[str, str] = {
+    # fields of ours that the documents do not have, or have with another type
+    "ClusterMetadataRequest": "group_id:string topics:[string] all_topics:bool",
+    "RegisterConsumerRequest": "incarnation:int64 static_member:bool max_processing_ms:int32 assignor:string"
+    " rejoin:bool client_id:string admission:int64 watch_port:int32 auto_offset_reset:string",
+    "RegisterConsumerResponse": "error_message:string coordinator_epoch:int32 admission:int64",
+    "PingResponse": "coordinator_epoch:int32 generation:int32",
+    "OffsetInfo": "partition:int32 leader_epoch:int32 metadata:string topic_id:bytes",
+    "StopFetcherResponse": "coordinator_epoch:int32 generation:int32 started_generation:int32 finishing:bool",
+    "StartFetcherRequest": "coordinator_epoch:int32 generation:int32",
+    "AssignedPartition": "partition:int32 leader_epoch:int32 topic_id:bytes",
+    "StartFetcherResponse": "coordinator_epoch:int32 generation:int32",
+}
+
 # Section R: the calls that the documents name. Each is a method or a message on a stream, or comes later as said here.
 CALLS: Mapping[str, str] = {
     "ClusterMetadata": "CoordinatorService.ClusterMetadata",
@@ -207,23 +221,23 @@ def expected_type(field: str, kind: str) -> str:
     return f"[{inner}]" if kind.startswith("[") else inner
 
 
-@requirement("Message frames are left to gRPC")
-@requirement("ClusterMetadataRequest may name a group and topics")
-@requirement("ClusterMetadataResponse names coordinator and live brokers")
-@requirement("A broker is described by id, host and port")
-@requirement("RegisterConsumerRequest says everything about a consumer")
-@requirement("RegisterConsumerResponse has an error code and no partitions")
-@requirement("PingRequest counts the failed pings before it")
-@requirement("PingResponse carries offsets only with auto commit")
-@requirement("A reported offset names topic, partition and offset")
-@requirement("StopFetcherRequest names the consumer that is to stop")
-@requirement("StopFetcherResponse has the fields of PingResponse")
-@requirement("StartFetcherRequest carries ownership and live brokers")
 @requirement("Ownership is listed by consumer thread")
 def test_an_ownership_needs_no_count_of_its_partitions() -> None:
     assert "num_partitions" not in coordinator_pb2.OwnershipInfo.DESCRIPTOR.fields_by_name
 
 
+@requirement("ClusterMetadataResponse names coordinator and live brokers")
+@requirement("A broker is described by id, host and port")
+@requirement("PingRequest counts the failed pings before it")
+@requirement("StopFetcherRequest names the consumer that is to stop")
+@requirement("StartFetcherRequest carries ownership and live brokers")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("A reported offset names topic, partition and offset")
+@requirement("PingResponse carries offsets only with auto commit")
+@requirement("RegisterConsumerResponse has an error code and no partitions")
+@requirement("RegisterConsumerRequest says everything about a consumer")
+@requirement("ClusterMetadataRequest may name a group and topics")
+@requirement("Message frames are left to gRPC")
 @requirement("Ownership is listed by consumer thread")
 @requirement("An assigned partition comes with its start offset")
 @requirement("StartFetcherResponse confirms a start")
@@ -237,7 +251,6 @@ def test_a_documented_message_exists_or_its_replacement_is_named(message: str) -
 
 
 @requirement("Message frames are left to gRPC")
-@requirement("ClusterMetadataRequest may name a group and topics")
 @requirement("ClusterMetadataResponse names coordinator and live brokers")
 @requirement("A broker is described by id, host and port")
 @requirement("RegisterConsumerRequest says everything about a consumer")
@@ -269,21 +282,16 @@ def test_a_documented_field_has_its_name_and_type_or_its_replacement_is_named(
     assert type_of(ours.fields_by_name[field]) == expected_type(field, kind)
 
 
+@requirement("A replica fetch names topic, partition, replica and offset")
 @requirement("Message frames are left to gRPC")
-@requirement("ClusterMetadataRequest may name a group and topics")
 @requirement("ClusterMetadataResponse names coordinator and live brokers")
 @requirement("A broker is described by id, host and port")
 @requirement("RegisterConsumerRequest says everything about a consumer")
-@requirement("RegisterConsumerResponse has an error code and no partitions")
 @requirement("PingRequest counts the failed pings before it")
-@requirement("PingResponse carries offsets only with auto commit")
 @requirement("A reported offset names topic, partition and offset")
 @requirement("StopFetcherRequest names the consumer that is to stop")
-@requirement("StopFetcherResponse has the fields of PingResponse")
-@requirement("StartFetcherRequest carries ownership and live brokers")
 @requirement("Ownership is listed by consumer thread")
 @requirement("An assigned partition comes with its start offset")
-@requirement("StartFetcherResponse confirms a start")
 @requirement("Version, correlation and client ids need no request header")
 @requirement("Heartbeat is another name of Ping")
 def test_every_row_of_replaced_is_needed_and_names_what_exists() -> None:
@@ -299,11 +307,72 @@ def test_every_row_of_replaced_is_needed_and_names_what_exists() -> None:
             assert same or field not in messages()[message].fields_by_name, f"{message}.{field} exists after all"
 
 
+@requirement("Heartbeat is another name of Ping")
+def test_a_replaced_message_is_not_there_beside_its_replacement() -> None:
+    replaced = DOCUMENTED.keys() & REPLACED.keys()
+    assert {"HeartbeatRequest", "HeartbeatResponse"} <= replaced
+    assert not replaced & messages().keys()
+    assert all(exists(REPLACED[name][0]) for name in replaced)
+
+
+@requirement("AlterIsr carries the wanted state of each partition")
+def test_an_alter_isr_names_lives_its_topic_and_its_place() -> None:
+    request, topic = messages()["AlterIsrRequest"], messages()["AlterIsrTopic"]
+    assert type_of(messages()["LeaderAndIsr"].fields_by_name["isr"]) == "[IsrMember]"
+    member = {name: type_of(field) for name, field in messages()["IsrMember"].fields_by_name.items()}
+    assert member == {"broker_id": "int32", "broker_epoch": "int64"}
+    assert "topic_id" in topic.fields_by_name
+    assert "controller_epoch" in request.fields_by_name and "sequence" in request.fields_by_name
+
+
+@requirement("AlterIsr is answered as a whole and for each partition")
+def test_an_answer_to_alter_isr_carries_the_current_state() -> None:
+    result = messages()["AlterIsrPartitionResult"].fields_by_name
+    assert (type_of(result["leader_and_isr"]), type_of(result["error_code"])) == ("LeaderAndIsr", "ErrorCode")
+
+
+@requirement("Message frames are left to gRPC")
+@requirement("PingResponse carries offsets only with auto commit")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("StartFetcherRequest carries ownership and live brokers")
+@pytest.mark.parametrize("message", sorted(DOCUMENTED))
+def test_what_grpc_and_protobuf_do_has_no_field(message: str) -> None:
+    needless = {key.removeprefix("*.") for key, (place, _) in REPLACED.items() if key.startswith("*.") and not place}
+    assert {"size", "request_type_id", "num_brokers", "num_partition"} <= needless
+    ours = messages().get(REPLACED.get(message, (message,))[0])
+    assert ours is None or not needless & set(ours.fields_by_name)
+
+
+@requirement("ClusterMetadataRequest may name a group and topics")
+@requirement("RegisterConsumerRequest says everything about a consumer")
+@requirement("RegisterConsumerResponse has an error code and no partitions")
+@requirement("PingResponse carries offsets only with auto commit")
+@requirement("A reported offset names topic, partition and offset")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("StartFetcherRequest carries ownership and live brokers")
+@requirement("An assigned partition comes with its start offset")
+@requirement("StartFetcherResponse confirms a start")
+@pytest.mark.parametrize("message", sorted(ADDED))
+def test_a_field_that_is_added_has_its_type(message: str) -> None:
+    ours = messages()[message].fields_by_name
+    for name, kind in (field.split(":") for field in ADDED[message].split()):
+        assert type_of(ours[name]) == kind, name
+
+
+@requirement("RegisterConsumerResponse has an error code and no partitions")
+def test_the_answer_to_a_registration_assigns_nothing() -> None:
+    fields = coordinator_pb2.RegisterConsumerResponse.DESCRIPTOR.fields
+    assert not any(field.message_type for field in fields)
+
+
+@requirement("Message frames are left to gRPC")
 @pytest.mark.parametrize("call", sorted(CALLS))
 def test_every_call_of_the_register_is_a_method_or_a_message(call: str) -> None:
     assert exists(CALLS[call])
 
 
+@requirement("The coordinator has a ZooKeeper session of its own")
+@requirement("Coordinator requests arrive on the stream of the consumer")
 def test_coord_16_open_03_the_coordinator_speaks_over_the_stream_that_the_consumer_has_opened_and_dials_nobody() -> (
     None
 ):
@@ -319,11 +388,13 @@ def test_coord_16_open_03_the_coordinator_speaks_over_the_stream_that_the_consum
     assert not {"host", "port", "address"} & set(messages()["RegisterConsumerRequest"].fields_by_name)
 
 
+@requirement("An ISR proposal on an outdated version is refused")
 @requirement("Every coordinator error has a code and a consumer reaction")
 def test_error_numbers_are_the_same_in_code_on_the_wire_and_in_the_register() -> None:
     wire = {v.name: v.number for v in common_pb2.DESCRIPTOR.enum_types_by_name["ErrorCode"].values}
     assert wire == {code.name: code.value for code in ErrorCode}
     assert {name: wire.get(name) for name in REGISTER} == REGISTER
+    assert wire["COORDINATOR_LOAD_IN_PROGRESS"] == 14
 
 
 def test_every_field_of_ours_is_snake_case_and_every_epoch_and_offset_is_signed() -> None:

@@ -41,9 +41,13 @@ def test_leader_isr_and_epoch_live_in_one_znode(state: znodes.StoredState) -> No
     data = znodes.encode_state(state)
     assert znodes.decode_state("t", 0, data) == state
     # Hand-made JSON is JSON: what json.dumps would have written.
-    assert json.loads(data)["isr"] == [[m.broker_id, m.broker_epoch] for m in state.isr]
+    found = json.loads(data)
+    assert found["isr"] == [[m.broker_id, m.broker_epoch] for m in state.isr]
+    epochs = state.leader_epoch, state.controller_epoch
+    assert (found["leader"], found["leader_epoch"], found["controller_epoch"]) == (state.leader, *epochs)
 
 
+@requirement("A broker registers its address in an ephemeral znode")
 @requirement("ZooKeeper lists brokers, topics and their partitions")
 def test_a_registration_comes_back() -> None:
     registration = znodes.BrokerRegistration(
@@ -173,6 +177,7 @@ def test_parents_come_before_children() -> None:
         seen.add(path)
 
 
+@requirement("ZooKeeper lists brokers, topics and their partitions")
 @requirement("The controller znode is ephemeral and names the controller")
 @requirement("One state znode holds leader, ISR and epochs of a partition")
 @requirement("A broker registers its address in an ephemeral znode")

@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.histories import Story, found, rows
+from helpers.requirements import requirement
 from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.routing import Nonsense
 from tidelog.chaos.history import Sent
@@ -82,6 +83,7 @@ def test_g1a_before_the_failure_is_known_too() -> None:
     assert found(story.poll((0, "a")).answer(number, None, "fail").check()) == {"G1a": 1}
 
 
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 @pytest.mark.parametrize("outcome", ["ok", "info", None])
 def test_g1a_what_did_not_certainly_fail_may_be_read(outcome: str | None) -> None:
     story = Story()
@@ -176,6 +178,7 @@ def test_unseen_is_not_judged_before_the_end() -> None:
     assert found(verdict) == {} and "unseen" not in verdict.anomalies
 
 
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 @pytest.mark.parametrize("outcome", ["info", "fail"])
 def test_unseen_what_was_not_acknowledged_may_stay_away(outcome: str) -> None:
     assert found(Story().sent("a", 0).sent("b", None, outcome).end(rows("a")).check()) == {}
@@ -190,6 +193,7 @@ def test_unseen_a_record_that_wanted_no_acknowledgement_has_none() -> None:
     assert found(Story().sent("a", acks="0").end(()).check()) == {}
 
 
+@requirement("A random mix of faults loses no record acknowledged by all")
 def test_x1_a_value_that_was_read_and_acknowledged_and_then_cut_off_is_lost_although_jepsens_rules_see_nothing() -> (
     None
 ):
@@ -308,6 +312,7 @@ def one_copy(acks: str = "1", isr: int | None = None, epoch_after: int = 5, read
     return story.sent("c", 1 if not read else 2, epoch=epoch_after, isr=3).end([(0, "a"), (1 if not read else 2, "c")])
 
 
+@requirement("A random mix of faults loses no record acknowledged by all")
 def test_x3_a_value_of_one_copy_may_be_lost_when_its_leader_changed_and_nobody_read_it() -> None:
     verdict = one_copy().check(Promise(lost="one-copy"))
     assert found(verdict) == {"allowed-loss": 1} and verdict.sound and verdict.kept
@@ -340,6 +345,7 @@ def test_a_watermark_below_a_value_says_nothing_of_it() -> None:
     assert found(verdict) == {"allowed-loss": 1} and verdict.sound
 
 
+@requirement("A random mix of faults loses no record acknowledged by all")
 @pytest.mark.parametrize(
     "story",
     [one_copy("all", isr=2), one_copy(epoch_after=4), one_copy(read=True)],
