@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from tidelog.coordinator.effects import Close, Effect, Refused, Send
 from tidelog.coordinator.events import ConnectionId, WriteId
 from tidelog.coordinator.group import Group, Member
+from tidelog.coordinator.interests import Interests
 from tidelog.coordinator.model import Committed, GroupLimits, TopicInfo
 from tidelog.coordinator.schedule import Asked, MemberKey, Timers, Watcher
 from tidelog.coordinator.subscription import Subscription
@@ -31,6 +32,7 @@ class Desk:
     wall_ms: int = 0
     out: list[Effect] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
+    interests: Interests = field(default_factory=Interests)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     brokers: tuple[m.BrokerInfo, ...] = ()
     ends: dict[TopicPartition, int] = field(default_factory=dict)

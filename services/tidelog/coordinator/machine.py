@@ -28,7 +28,6 @@ from tidelog.coordinator.events import (
     WriteId,
 )
 from tidelog.coordinator.group import Group, Member
-from tidelog.coordinator.interests import Interests
 from tidelog.coordinator.members import LEASE, UNBLOCK, Members
 from tidelog.coordinator.model import Committed, GroupLimits, Phase, StoredGroup, TopicInfo
 from tidelog.coordinator.rebalance import REBALANCE, START, Handler, Rebalancer
@@ -49,7 +48,6 @@ class CoordinatorMachine:
         self._commits = Commits(self._desk)
         self._rebalancer = Rebalancer(self._desk, self._commits)
         self._members = Members(self._desk, self._commits, self._rebalancer)
-        self._interests = Interests()
         self._deleting: dict[WriteId, Token | None] = {}
         self._deletions: dict[Token, tuple[int, list[m.DeletedGroup]]] = {}
         """Callers that wait: how many of their groups are not deleted yet, and the results of all."""
@@ -131,7 +129,7 @@ class CoordinatorMachine:
         self._members.arrived(event)
         request = event.message.register
         if request is not None and (group := self._desk.groups.get(request.group_id)) is not None:
-            self._interests.note(group)
+            self._desk.interests.note(group)
 
     # -- the beginning of a term ----------------------------------------------------------------------------------------------
 
@@ -181,7 +179,7 @@ class CoordinatorMachine:
         other = {name for name in changed & before.keys() if before[name].topic_id != topics[name].topic_id}
         if gone or other:
             self._forget_topics(gone | other, anew={name for name in other if before[name].topic_id})
-        for group_id in sorted(self._interests.concerned(changed | gone)):
+        for group_id in sorted(self._desk.interests.concerned(changed | gone)):
             group = desk.groups.get(group_id)
             if group is not None and group.members and (other or self._rebalancer.interest(group) != group.seen):
                 self._rebalancer.request(group, "topics")
@@ -281,7 +279,7 @@ class CoordinatorMachine:
         self._rebalancer.forget(group)
         self._commits.forget(group)
         group.parsed.clear()
-        self._interests.note(group)
+        self._desk.interests.note(group)
         del self._desk.groups[group.group_id]
         write_id = self._desk.next_write()
         self._deleting[write_id] = token

@@ -460,6 +460,7 @@ class Members:
         """What it has processed is stored with the time from which its retention counts. Owners stay: they are nobody."""
         self._desk.emptied(group)
         group.parsed.clear()
+        self._desk.interests.note(group)
         self._commits.verify_reported(group, dict(group.reported), partial(self._store_empty, group))
 
     def _store_empty(self, group: Group, ok: Offsets, beyond: Offsets) -> None:

@@ -140,6 +140,7 @@ class Rebalancer:
         desk = self._desk
         reason, group.reason = group.reason, ""
         group.prune()
+        desk.interests.note(group)
         attempt = self._plan(group, reason)
         if attempt is None:
             self._finish(group)

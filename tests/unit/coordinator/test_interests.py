@@ -13,6 +13,7 @@ def group(name: str, *texts: str) -> Group:
     return found
 
 
+@requirement("A registration starts pings, watches topics and rebalances")
 @requirement("The coordinator knows the groups that subscribe to a topic")
 def test_each_topic_has_the_groups_that_subscribe_to_it() -> None:
     interests = Interests()
@@ -37,12 +38,30 @@ def test_groups_with_wildcards_are_concerned_by_every_topic() -> None:
     assert interests.concerned(["new"]) == set()
 
 
+@requirement("The coordinator knows the groups that subscribe to a topic")
+@requirement("The coordinator knows the groups with wildcard subscriptions")
+def test_what_has_no_subscriber_any_more_is_forgotten() -> None:
+    scene = Scene(topics={"t": 1, "u": 1})
+    (last,) = scene.join("a")
+    (named,) = scene.join("b", topic_count=topic_count("u"))
+    (wild,) = scene.join("c", topic_count=pattern("u.*"))
+    interests = scene.machine._desk.interests
+    assert interests.groups_per_topic == {"t": {"g"}, "u": {"g"}} and interests.groups_with_wildcard_topics == {"g"}
+    named.leave()
+    wild.leave()
+    scene.run(1.0)
+    assert interests.groups_per_topic == {"t": {"g"}} and not interests.groups_with_wildcard_topics
+    last.leave()
+    scene.run(1.0)
+    assert interests.groups_per_topic == {}
+
+
 @requirement("A registration starts pings, watches topics and rebalances")
 def test_a_registration_enters_its_group_where_its_topics_are_watched() -> None:
     scene = Scene(topics={"t": 1, "logs-a": 1})
     scene.consumer("a", "t").register()
     scene.consumer("b", group="w", topic_count=pattern("logs-.*")).register()
-    interests = scene.machine._interests
+    interests = scene.machine._desk.interests
     assert interests.groups_per_topic == {"t": {"g"}} and interests.groups_with_wildcard_topics == {"w"}
     scene.run(1.0)
     (a,) = (each for each in scene.consumers.values() if each.name == "a")
