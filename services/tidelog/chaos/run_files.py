@@ -1,6 +1,7 @@
 """What a run leaves in its directory beside the history and the samples, and what is made of all of it: the verdict."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -188,7 +189,8 @@ def _left_out(file: RunFile) -> tuple[str, ...]:
     if not file.left_out:
         return ()
     drawn = len(file.faults) + len(file.left_out)
-    return (f"{len(file.left_out)} of {drawn} drawn faults took no effect: {'; '.join(file.left_out)}",)
+    told = [why if times == 1 else f"{why} ({times} times)" for why, times in Counter(file.left_out).most_common()]
+    return (f"{len(file.left_out)} of {drawn} drawn faults took no effect: {'; '.join(told)}",)
 
 
 def _rotten(file: RunFile) -> Iterator[str]:

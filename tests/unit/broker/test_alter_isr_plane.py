@@ -206,6 +206,7 @@ FAILURES = {
 }
 
 
+@requirement("The high watermark waits for the largest ISR that may be in force")
 @requirement("A leader cut from the controllers keeps its ISR change pending")
 @requirement("A partition has one pending ISR change, and it is resolved")
 @requirement("AlterIsr carries the wanted state of each partition")

@@ -134,6 +134,23 @@ async def test_a_stuck_sync_holds_up_nobody_else_and_ends_in_another_leader(benc
     assert bench.disk.stalled_s == 0.0
 
 
+@requirement("A stalled log sync moves leadership to another replica")
+async def test_a_stuck_sync_that_no_record_waits_for_costs_no_leader(bench: BrokerBench) -> None:
+    bench.told(topic="plain", config=PLAIN)
+    assert (await bench.send(batch(b"x"), topic="plain")).error_code is ErrorCode.NONE
+    bench.disk.slow("sync", 30.0, path="plain-0/")
+    flushing = asyncio.create_task(bench.flusher.run(bench.manager, 0.5))
+    ticks = asyncio.create_task(bench.manager.run_ticks())
+    await asyncio.sleep(STALL_LIMIT_S + 5.0)
+    assert (await bench.send(batch(b"y"), topic="plain")).error_code is ErrorCode.NONE
+    assert not bench.manager.failed()
+    flushing.cancel()
+    ticks.cancel()
+    await bench.flusher.drain(60.0)
+
+    assert bench.disk.stalled_s == 0.0
+
+
 @requirement("A leader paused within its session drops no follower")
 async def test_a_pause_of_our_own_is_no_stall_of_the_device(bench: BrokerBench) -> None:
     bench.disk.slow("sync", 8.0, path="events-0/")

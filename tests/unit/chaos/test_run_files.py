@@ -90,6 +90,16 @@ def test_faults_that_were_drawn_and_missed_are_noted(tmp_path: Path) -> None:
     assert "1 of 1 drawn faults took no effect: kill broker-1: it is stopped, not running" in verdict.notes
 
 
+def test_faults_that_were_missed_for_one_reason_are_counted(tmp_path: Path) -> None:
+    verdict = judge(
+        run(tmp_path, whole(), left_out=["reset broker-2: gone", *["kill broker-1: another has hit it"] * 3])
+    )
+    (told,) = [note for note in verdict.notes if "drawn faults" in note]
+    assert told == (
+        "4 of 4 drawn faults took no effect: kill broker-1: another has hit it (3 times); reset broker-2: gone"
+    )
+
+
 @pytest.mark.parametrize(("rotten", "exit_code"), [([(2, 0)], 0), ([], 1), ([(1, 0)], 1)])
 def test_a_copy_that_is_known_to_be_rotten_is_named(
     rotten: list[tuple[int, int]], exit_code: int, tmp_path: Path

@@ -441,6 +441,7 @@ async def test_a_consumer_that_reaches_no_broker_does_not_start() -> None:
 # -- the lease -----------------------------------------------------------------------------------------------------------------
 
 
+@requirement("At most one consumer of a group delivers a partition")
 @requirement("A broken stream alone moves no partition")
 @pytest.mark.parametrize("way", ["up", "down"])
 async def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: str) -> None:

@@ -30,6 +30,7 @@ ZOOKEEPER = ("kazoo", "tidelog.runtime.zk", "tidelog.runtime.meta_session")
 for package in (tidelog.client, tidelog.agent):
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
+tidelog.client.connections.real_ports()
 print(sorted(name for name in sys.modules if name.startswith(ZOOKEEPER)))
 """
 

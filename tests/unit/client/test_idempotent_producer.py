@@ -32,6 +32,7 @@ async def settle(p: Producer) -> None:
     await (await p.send("t", b"first", partition=0))
 
 
+@requirement("A leader killed between append and ack stores all or nothing")
 @requirement("A killed leader loses no acknowledged record")
 @requirement("Connection resets never duplicate a record of an idempotent producer")
 @requirement("A producer batch that is sent again is stored once")

@@ -174,6 +174,7 @@ async def test_a_leader_that_leaves_the_metadata_before_its_request_is_sent_cost
     assert cluster.values("t") == [b"before", b"during", b"after"]
 
 
+@requirement("A leader crash before the append makes the client resend")
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_leader_that_is_found_after_a_long_time_gets_its_batches_at_once(seed: int) -> None:
     cluster = await brokers(seed=seed, session_ms=60_000)

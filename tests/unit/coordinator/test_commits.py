@@ -528,6 +528,7 @@ def test_at_an_orderly_end_the_committer_stores_what_it_has() -> None:
     assert isinstance(write, fx.Write) and set(write.offsets.values()) == {Committed(500)}
 
 
+@requirement("A start request names the newest offsets of its group")
 @requirement("Committed offsets never move back and leave no gap")
 @pytest.mark.parametrize("how", ["reported", "on its way to the store", "committed actively"])
 def test_a_member_that_returns_is_given_what_it_said_last_although_that_is_not_stored_yet(how: str) -> None:

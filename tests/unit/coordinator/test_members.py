@@ -483,6 +483,7 @@ def test_coord_08_short_pauses_again_and_again_give_the_dead_twice_their_time_an
     assert scene.now - began_at <= LEASE_S + 2 * 0.6 * pauses + 0.5
 
 
+@requirement("The coordinator tracks the health of every member")
 @pytest.mark.parametrize("runs_s", [0.6, 0.2])
 def test_the_dead_are_noticed_although_time_stands_still(runs_s: float) -> None:
     """Time in which it stands still does not count, and all other time does."""

@@ -344,6 +344,7 @@ def test_an_expired_stop_fails_the_attempt_and_an_expired_ping_counts_against_it
     assert group.members["a"].failed_pings == 1 and group.failures == 1
 
 
+@requirement("A member answers each request within two thirds of its session")
 @requirement("A failed attempt is marked and checked after each wait")
 @requirement("An expired stop or start request fails its rebalance attempt")
 def test_an_expired_start_fails_the_attempt() -> None:

@@ -28,6 +28,7 @@ def test_becoming_leader_records_the_epoch_before_anything_else_kafka_7415() -> 
     harness.replica.check_produce(5, acks=-1)  # it waits for no follower
 
 
+@requirement("Stored ISR members agree below the HW of every presumed leader")
 @requirement("A new leader keeps its own high watermark")
 def test_a_new_leader_keeps_its_own_high_watermark() -> None:
     harness = ReplicaHarness(1, leo=10, hw=7)
@@ -374,6 +375,7 @@ def test_f15_4_a_diverged_position_is_answered_and_not_counted() -> None:
     assert harness.replica.high_watermark == 10
 
 
+@requirement("A leader killed between append and ack stores all or nothing")
 @requirement("A torn log tail is cut back to the last valid batch")
 @requirement("Truncation repeats until leader and follower share an epoch")
 def test_an_epoch_that_ended_earlier_here_diverges_too() -> None:

@@ -37,6 +37,7 @@ class Candidate:
     def __init__(self, store: SimZooKeeper, name: str, tasks: Tasks) -> None:
         self.meta: SimMeta = store.client(session_timeout_s=SESSION_S)
         self.name = name
+        self.clock = SimClock()
         self.keeper: LeaseKeeper | None = None
         self.epoch = 0
         self._tasks = tasks
@@ -51,7 +52,7 @@ class Candidate:
             if won is not None:
                 self.epoch = won.epoch
                 self.keeper = LeaseKeeper(
-                    self.meta, SimClock(), "/controller", payload, session_id=won.session_id, version=won.version
+                    self.meta, self.clock, "/controller", payload, session_id=won.session_id, version=won.version
                 )
                 await self.keeper.run()
             await asyncio.sleep(0.2)
@@ -92,6 +93,19 @@ async def test_mut_26_a_cut_off_holder_stops_before_another_can_be_elected(seed:
         assert stopped_in in (SessionState.CONNECTED, SessionState.SUSPENDED)
         assert old.meta.state is not SessionState.LOST
         assert new.epoch == old.epoch + 1
+
+
+@requirement("A jump of the wall clock changes nothing but timestamps")
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+async def test_a_jump_of_the_wall_clock_ends_no_lease(jump_ms: int) -> None:
+    async with two_candidates(1) as (_, holder, other):
+        holder.clock.wall_offset_ms += jump_ms
+        for _ in range(100):
+            assert holder.acts and not other.acts
+            await asyncio.sleep(SESSION_S / 50)
+        holder.meta.cut()
+        await asyncio.sleep(SESSION_S * 2 / 3 + 0.1)
+        assert not holder.acts, "it lasts no longer either"
 
 
 @requirement("A controller isolated beyond its session changes nothing on return")

@@ -57,6 +57,7 @@ def test_a_torn_tail_is_cut_and_said() -> None:
     assert store.intact_since == 5, "nothing that counted was lost"
 
 
+@requirement("A started replica recovers and takes the lower high watermark")
 @requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize("position", [0, 1, 16, 20, 61, SIZE - 1])
 def test_a_bad_batch_in_the_middle_is_never_hidden(position: int) -> None:
