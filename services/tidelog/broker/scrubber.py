@@ -106,10 +106,13 @@ class _Part:
         return f"{self._log.folder}/{segment_name(self.source.base_offset)}"
 
     def is_there(self) -> bool:
-        """It was neither cut, compacted nor deleted since."""
+        """It was neither cut, compacted nor deleted since, and some of it is served.
+
+        What lies below the log's start waits for its removal. A log that is opened again does not read it.
+        """
         host, log = self._host, self._log
         works = host.offline is None and host.log is log and log.failure is None and log.cuts == self._cuts
-        return works and self._segment in log.segments
+        return works and self._segment in log.segments and log.end_of(self._segment) > log.log_start_offset
 
 
 def _parts(host: PartitionHost) -> list[_Part]:

@@ -261,6 +261,20 @@ async def test_a_scrub_leaves_out_what_is_compacted_meanwhile(bed: Bed) -> None:
     assert bed.value("tidelog_log_corrupt_batches_found_total") == 0 and bed.bench.host.offline is None
 
 
+async def test_a_scrub_leaves_out_what_lies_below_the_start(bed: Bed) -> None:
+    """It is not served, and a copy that is opened again does not read it: the copy would be condemned again and again."""
+    bed.bench.told(config=KEPT)
+    await bed.fill(40)
+    log = bed.bench.host.log
+    log.move_log_start(log.segments[1].base_offset)
+    bed.rot(segment=0)
+    await bed.scrubber.scrub_all()
+    assert log.keeps_below_start and bed.value("tidelog_log_corrupt_batches_found_total") == 0
+    bed.rot(segment=1)
+    await bed.scrubber.scrub_all()
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 1, "the first segment that is served is read"
+
+
 async def test_a_cut_ends_the_scrub_of_a_segment(bed: Bed) -> None:
     bed.bench.told(config=ALONE)
     for number in range(40):
