@@ -176,7 +176,8 @@ class Registration:
         except BadZnode as error:
             _log.info("cannot read an earlier registration: %s", error)
             return False
-        if self._meta.session_id == self._session_id:
+        if self._meta.session_id == self._session_id and stat.czxid > self.broker_epoch:
+            # An earlier one has taken nothing: ZooKeeper came back with a copy of before this registration.
             raise self._duplicate("has taken the registration of this one", holder, stat)
         presence = await look(self._net, holder, stat.czxid)
         if presence is Presence.RUNS:

@@ -270,6 +270,26 @@ async def test_a_process_paused_beyond_its_session_ends(store: SimZooKeeper) -> 
     assert len(second.epochs) == 1 and second.registration.holds_lease() and not second.verdict
 
 
+async def test_a_former_life_in_an_older_copy_has_taken_nothing(store: SimZooKeeper) -> None:
+    """In the copy, the session of this life is open, and the registration is that of the life before it."""
+    former = await Life(store).start()
+    await former.registered()
+    former.kill()
+    life = Life(store, "again", host="first")
+    await life.listen(1)
+    await life.meta.start()
+    copy = store.copy()
+    life.process.start("registration", life.registration.run())
+    await life.registered(limit_s=SESSION_S)
+    store.stop()
+    store.return_to(copy, zxid=store.zxid + 1)
+    store.start()
+    assert described(store).directory_id == "d1" and znode(store) == copy.nodes[PATH]
+    await life.registered(times=2, limit_s=2 * SESSION_S)
+    await until(life.registration.holds_lease, limit_s=1.0)
+    assert not life.verdict
+
+
 async def test_a_process_whose_registration_is_taken_ends(store: SimZooKeeper) -> None:
     """Another one could not reach it, because of a firewall that refuses."""
     first = await Life(store).start()
