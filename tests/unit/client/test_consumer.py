@@ -277,20 +277,6 @@ async def test_every_acknowledged_record_is_read_from_the_next_leader(crash: Cra
         assert await drain(c, 50) == list(range(50))
 
 
-@requirement("A published message survives failures of servers")
-async def test_acknowledged_records_survive_a_restart_of_every_broker() -> None:
-    cluster = await brokers()
-    await cluster.create("t")
-    await fill(cluster)
-    for broker in cluster.ids:
-        cluster.kill(broker)
-        await cluster.settle()
-        await cluster.restart(broker)
-    async with consumer(cluster) as c:
-        await c.assign([T0])
-        assert await drain(c, 50) == list(range(50))
-
-
 async def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retry() -> None:
     cluster = await brokers()
     await cluster.create("t")

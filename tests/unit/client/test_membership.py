@@ -359,14 +359,6 @@ def test_what_a_start_gave_back_is_not_released_by_the_stop_before_it() -> None:
 # -- reports -------------------------------------------------------------------------------------------------------------------
 
 
-@requirement("Topic, partition and offset form one value")
-def test_an_offset_is_reported_with_its_topic_and_partition() -> None:
-    scene = joined()
-    scene.process(1, 20)
-    (info,) = answers(scene.ping(1))[0].offset_info
-    assert (info.topic, info.partition, info.offset) == ("t", 1, 21)
-
-
 @requirement("PingResponse carries offsets only with auto commit")
 @requirement("A ping answer reports offsets until they have arrived")
 def test_a_ping_reports_what_is_new_until_it_is_known_to_have_arrived() -> None:
@@ -380,6 +372,7 @@ def test_a_ping_reports_what_is_new_until_it_is_known_to_have_arrived() -> None:
     assert offsets_in(answers(scene.ping(1))[0]) == {0: 12}
 
 
+@requirement("Topic, partition and offset form one value")
 @requirement("A reported offset names topic, partition and offset")
 def test_a_reported_offset_names_its_partition_and_leader_epoch() -> None:
     scene = joined()
