@@ -8,6 +8,7 @@ from mutants.patching import BySimulator, ByTest, Code, Table, around
 from tidelog.broker import revival, scrubber
 from tidelog.broker.leader_fetcher import LeaderLink
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.reviver import Reviver
 from tidelog.broker.scrubber import Scrubber
 from tidelog.errors import TidelogError
@@ -452,6 +453,14 @@ def log_is_opened_as_it_is(code: Code) -> None:
 def log_that_no_start_can_read_waits(original: Any, self: Any, tp: Any, host: Any) -> Any:
     """A broker forgets what it is told of logs that its start could not read."""
     return None if host is None else original(self, tp, host)
+
+
+@MUTANTS.mutant("ORDERS-FORGOTTEN", ByTest(f"{_REVIVAL}test_a_copy_that_rots_again_while_it_is_rebuilt_is_cut_again"))
+@around(ReplicaManager, "_went_offline")
+def copy_forgets_its_orders(original: Any, self: Any, host: Any) -> Any:
+    """A copy that fails while it is rebuilt waits for orders that no controller gives."""
+    original(self, host)
+    host.told_offline = None
 
 
 @MUTANTS.mutant("FORGOTTEN-FAILURE", ByTest(f"{_REVIVAL}test_a_log_that_cannot_be_listed_counts_as_failed"))

@@ -103,7 +103,7 @@ class HostContext:
     flushes: Flushes
     proposals: IsrProposals
     metrics: ReplicationMetrics
-    on_offline: Callable[[], None]
+    on_offline: "Callable[[PartitionHost], None]"
     on_rotten: "Callable[[PartitionHost, Damage], TidelogError]"
     """Decides what becomes of a log with a batch that is not what it was; returns what its reader is told."""
     recorder: Recorder = SILENT
@@ -570,9 +570,8 @@ class PartitionHost:
         if self.offline is None:
             _log.error("partition is offline on this broker: %s", reason, extra={"partition": str(self.tp)})
             self.offline = reason
-            self.told_offline = None
             self.step(ev.Stopped())
-            self._context.on_offline()
+            self._context.on_offline(self)
 
     def _check_online(self) -> None:
         if self.offline is not None:

@@ -91,10 +91,15 @@ class ReplicaManager:
     def connect(self, fetchers: Fetchers, control_plane: ControlPlane, flushes: Flushes) -> None:
         """Closes the circle of construction: these need the manager, and it needs them."""
         self._context = HostContext(
-            *(self._clock, fetchers, flushes, control_plane, self._metrics, lambda: self.on_failed()),
+            *(self._clock, fetchers, flushes, control_plane, self._metrics, self._went_offline),
             lambda host, damage: self.on_rotten(host, damage),
             self._recorder,
         )
+
+    def _went_offline(self, host: PartitionHost) -> None:
+        """A copy that lacks records has counted as failed since its last orders, so no others follow: these hold."""
+        host.told_offline = self.lacking.get(host.tp)
+        self.on_failed()
 
     def __iter__(self) -> Iterator[PartitionHost]:
         return iter(self._hosts.values())

@@ -447,6 +447,39 @@ async def test_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed(
     assert bench.manager.failed() == ()
 
 
+@requirement("A flipped bit is never served or replicated")
+async def test_a_copy_that_rots_again_while_it_is_rebuilt_is_cut_again(bench: BrokerBench) -> None:
+    """It counts as failed already, so no controller says anything again."""
+    await cut(bench)
+    assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
+    answered(bench, b"b", high_watermark=3)
+    bench.host.condemn(Damage(bench.host.log.segments[0].path, len(batch(b"a")), 1, "it rots again"))
+    assert bench.host.offline is not None
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3
+    assert names(bench.manager.failed()) == ["events"]
+    answered(bench, b"b", b"c", high_watermark=3)
+    await asyncio.sleep(1.5)
+    assert bench.manager.failed() == ()
+
+
+@requirement("A flipped bit is never served or replicated")
+async def test_a_copy_that_rots_after_it_was_rebuilt_waits_for_orders(bench: BrokerBench) -> None:
+    """Once it holds everything again it may be admitted: what it was told before does not hold."""
+    await cut(bench)
+    answered(bench, b"b", b"c", high_watermark=3)
+    await asyncio.sleep(1.5)
+    assert bench.manager.failed() == ()
+    path = bench.host.log.segments[0].path
+    bench.disk.flip_bit(path, len(batch(b"a")) + 65)
+    bench.host.condemn(Damage(path, len(batch(b"a")), 1, "it rots again"))
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is not None
+    tell(bench, told())
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is None and bench.host.log.log_end_offset == 1
+
+
 async def test_a_cut_that_a_full_disk_refuses_is_set_aside_later(bench: BrokerBench) -> None:
     for value in (b"a", b"b", b"c"):
         await bench.send(batch(value))
