@@ -1,4 +1,4 @@
-"""The events that are logged in a block, each with its values."""
+"""The events that are logged in a block, each with its values; and a block that leaves the settings of the log as they were."""
 
 import logging
 from collections.abc import Iterator
@@ -28,3 +28,16 @@ def captured_logs() -> Iterator[list[dict[str, Any]]]:
     finally:
         root.removeHandler(keeps)
         root.setLevel(level)
+
+
+@contextmanager
+def log_of_its_own() -> Iterator[None]:
+    """A level or handler set in this block ends with it."""
+    loggers = [(each, each.level) for each in (logging.getLogger(), logging.getLogger("kazoo"))]
+    handlers = logging.getLogger().handlers[:]
+    try:
+        yield
+    finally:
+        logging.getLogger().handlers[:] = handlers
+        for logger, level in loggers:
+            logger.setLevel(level)

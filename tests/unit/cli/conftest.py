@@ -1,7 +1,6 @@
 """A command line against brokers in memory."""
 
 import io
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.driven_brokers import Driven, DrivenRunner, driven_brokers
+from helpers.log_events import log_of_its_own
 from tidelog.cli import connection
 from tidelog.cli.main import run
 
@@ -59,16 +59,13 @@ SHARED = pytest.mark.usefixtures("shared")
 
 
 @pytest.fixture
-def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Driven:
+def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
     """Commands run in the loop of the brokers too."""
     found: Served = request.getfixturevalue("shared" if "shared" in request.fixturenames else "own")
     cluster, runner = found
-    root = logging.getLogger()  # a command that ran before may have left a handler that writes to its closed output
-    monkeypatch.setattr(
-        root, "handlers", [each for each in root.handlers if type(each).__module__.startswith("_pytest")]
-    )
     monkeypatch.setattr("tidelog.runtime.loop.run", runner.run)
-    return cluster
+    with log_of_its_own():  # a command may leave a handler that writes to its closed output, and its level
+        yield cluster
 
 
 @pytest.fixture

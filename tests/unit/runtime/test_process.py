@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.log_events import log_of_its_own
 from tidelog.errors import TidelogError
 from tidelog.runtime import logs
 from tidelog.runtime.process import EXIT_FAILED, EXIT_REFUSED, EXIT_STOPPED, explain
@@ -114,13 +115,8 @@ def test_an_error_is_explained_in_words() -> None:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    stream = io.StringIO()
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.getLogger("kazoo").setLevel(logging.NOTSET)
+    with log_of_its_own():
+        yield io.StringIO()
 
 
 def test_every_logger_writes_one_json_line_an_event(log: io.StringIO) -> None:
