@@ -169,6 +169,13 @@ def segments_stay_what_they_were(code: Code) -> None:
     code.replace(scrubber._Part, "is_there", lambda self: True)
 
 
+@MUTANTS.mutant("BELOW-THE-START", ByTest(f"{_CLEANER}test_a_scrub_leaves_out_what_lies_below_the_start"))
+@around(scrubber._Part, "is_there")
+def what_is_not_served_is_read(_: Any, self: Any) -> bool:
+    """A scrub also reads segments that lie below their log's start."""
+    return bool(self._host.log is self._log and self._segment in self._log.segments)
+
+
 @MUTANTS.mutant("FIRST-FOLDER", ByTest(f"{_STORE}test_a_deleted_log_that_cannot_be_removed_keeps_no_other"))
 @around(strays, "remove_folder")
 def first_folder_ends_the_purge(original: Any, *named: Any) -> None:
