@@ -80,6 +80,7 @@ class Direct:
     role: Final = Role.LEADER
     leader: Final = 1
     leader_epoch: Final = EPOCH
+    leading: Final = None
     high_watermark = 0
 
     def check_produce(self, _claimed: int, _acks: int) -> None: ...
