@@ -213,7 +213,7 @@ async def registration_is_taken_back(original: Any, self: Any, *asked: Any) -> b
 @MUTANTS.mutant("OLDER-IS-TAKEN", ByTest(f"{_REGISTRATION}test_a_former_life_in_an_older_copy_has_taken_nothing"))
 @around(registration.Registration, "_is_dead")
 async def older_registration_counts_as_taken(original: Any, self: Any, *asked: Any) -> bool:
-    """In an older copy of ZooKeeper a broker takes its own former life for a process that took its registration."""
+    """When ZooKeeper comes back with older data, a broker mistakes its own former life for another process."""
     with altered(self, broker_epoch=-1):
         found: bool = await original(self, *asked)
     return found

@@ -1,4 +1,4 @@
-"""The events that are logged in a block, each with its values; and a block that leaves the settings of the log as they were."""
+"""Captures the events that are logged in a block, each with its values, and restores the settings of the log after a block."""
 
 import logging
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def captured_logs() -> Iterator[list[dict[str, Any]]]:
 
 @contextmanager
 def log_of_its_own() -> Iterator[None]:
-    """A level or handler set in this block ends with it."""
+    """Restores levels and handlers of the log after the block."""
     loggers = [(each, each.level) for each in (logging.getLogger(), logging.getLogger("kazoo"))]
     handlers = logging.getLogger().handlers[:]
     try:

@@ -79,6 +79,16 @@ def unkept(prometheus: Prometheus, windows: Windows) -> list[str]:
     return problems
 
 
+def firing(prometheus: Prometheus, windows: Windows) -> list[str]:
+    """Each alert that fires in a window, and for how long."""
+    query = 'max by (alertname) (ALERTS{alertstate="firing"})'
+    return [
+        f"{phase} {fault.value}: {each.labels['alertname']} fires for {len(each.points)} s"
+        for (fault, phase), window in windows.items()
+        for each in prometheus.series(query, window.begin, window.end)
+    ]
+
+
 def metrics_addresses(cluster: LocalCluster, kind: str) -> list[Address]:
     return [row.addresses["METRICS"] for row in cluster.status() if row.kind == kind]
 
@@ -101,7 +111,7 @@ def test_every_panel_and_every_alert_shows_what_it_is_there_for(
         prometheus = stack.enter_context(prometheus_server(tmp_path, jobs))
         windows = Story(cluster, prometheus, chaos).play()
         problems = unkept(prometheus, windows)
-        assert not problems, "\n".join(problems)
+        assert not problems, "\n".join([*problems, "alerts:", *firing(prometheus, windows)])
         assert {name: health for name, health in prometheus.rules().items() if health != "ok"} == {}
         for label, family in (("topic", "tidelog_partition_high_watermark"), ("group", "tidelog_group_members")):
             expected = {"topic": ["compacted", "events", "frail", "moved", "single"], "group": ["agents"]}[label]

@@ -177,7 +177,7 @@ class Registration:
             _log.info("cannot read an earlier registration: %s", error)
             return False
         if self._meta.session_id == self._session_id and stat.czxid > self.broker_epoch:
-            # An earlier one has taken nothing: ZooKeeper came back with a copy of before this registration.
+            # An older znode is no sign of another process: ZooKeeper came back with data from before this registration.
             raise self._duplicate("has taken the registration of this one", holder, stat)
         presence = await look(self._net, holder, stat.czxid)
         if presence is Presence.RUNS:

@@ -97,7 +97,7 @@ class ReplicaManager:
         )
 
     def _went_offline(self, host: PartitionHost) -> None:
-        """A copy that lacks records has counted as failed since its last orders, so no others follow: these hold."""
+        """A copy that lacks records counts as failed already, so the controller sends no new orders: its last ones still hold."""
         host.told_offline = self.lacking.get(host.tp)
         self.on_failed()
 

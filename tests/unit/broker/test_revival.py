@@ -402,6 +402,21 @@ def answered(bench: BrokerBench, *values: bytes, high_watermark: int) -> None:
     bench.host.leader_high_watermark = high_watermark
 
 
+async def made_whole(bench: BrokerBench) -> None:
+    """The two records that were cut come again, and the copy counts as failed no more."""
+    answered(bench, b"b", b"c", high_watermark=3)
+    await asyncio.sleep(1.5)
+    assert bench.manager.failed() == ()
+
+
+def rot_again(bench: BrokerBench) -> None:
+    """The second record rots, and a scrub finds it."""
+    path, position = bench.host.log.segments[0].path, len(batch(b"a"))
+    bench.disk.flip_bit(path, position + 65)
+    bench.host.condemn(Damage(path, position, 1, "it rots again"))
+    assert bench.host.offline is not None
+
+
 def names(failed: tuple[m.PartitionResult, ...]) -> list[str]:
     assert {each.error_code for each in failed} <= {ErrorCode.KAFKA_STORAGE_ERROR}
     return [each.topic for each in failed]
@@ -442,37 +457,29 @@ async def test_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed(
     await asyncio.sleep(70.0)
     assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3, "nobody had to tell it again"
     assert names(bench.manager.failed()) == ["events"]
-    answered(bench, b"b", b"c", high_watermark=3)
-    await asyncio.sleep(1.5)
-    assert bench.manager.failed() == ()
+    await made_whole(bench)
 
 
 @requirement("A flipped bit is never served or replicated")
 async def test_a_copy_that_rots_again_while_it_is_rebuilt_is_cut_again(bench: BrokerBench) -> None:
-    """It counts as failed already, so no controller says anything again."""
+    """It counts as failed already, so the controller sends no new orders."""
     await cut(bench)
     assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
     answered(bench, b"b", high_watermark=3)
-    bench.host.condemn(Damage(bench.host.log.segments[0].path, len(batch(b"a")), 1, "it rots again"))
-    assert bench.host.offline is not None
+    rot_again(bench)
     await asyncio.sleep(70.0)
     assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3
+    assert bench.host.log.log_end_offset == 1
     assert names(bench.manager.failed()) == ["events"]
-    answered(bench, b"b", b"c", high_watermark=3)
-    await asyncio.sleep(1.5)
-    assert bench.manager.failed() == ()
+    await made_whole(bench)
 
 
 @requirement("A flipped bit is never served or replicated")
 async def test_a_copy_that_rots_after_it_was_rebuilt_waits_for_orders(bench: BrokerBench) -> None:
     """Once it holds everything again it may be admitted: what it was told before does not hold."""
     await cut(bench)
-    answered(bench, b"b", b"c", high_watermark=3)
-    await asyncio.sleep(1.5)
-    assert bench.manager.failed() == ()
-    path = bench.host.log.segments[0].path
-    bench.disk.flip_bit(path, len(batch(b"a")) + 65)
-    bench.host.condemn(Damage(path, len(batch(b"a")), 1, "it rots again"))
+    await made_whole(bench)
+    rot_again(bench)
     await asyncio.sleep(70.0)
     assert bench.host.offline is not None
     tell(bench, told())

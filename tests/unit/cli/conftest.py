@@ -64,7 +64,7 @@ def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     found: Served = request.getfixturevalue("shared" if "shared" in request.fixturenames else "own")
     cluster, runner = found
     monkeypatch.setattr("tidelog.runtime.loop.run", runner.run)
-    with log_of_its_own():  # a command may leave a handler that writes to its closed output, and its level
+    with log_of_its_own():  # a command sets a level, and may leave a handler that writes to its closed output
         yield cluster
 
 
