@@ -119,7 +119,7 @@ ALERTS_FIRING: Final = health(
     alarm_above(1),
     under_load("max == 0"),
     # The alert that waits for nothing is EventLoopBlocked.
-    Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max >= 1", "last == 0"),
+    Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max >= 1", "max == 0"),
     Proof(Fault.RESTART, "max == 0", "max == 0", "max == 0"),
 )
 ACTIVE_FAULTS: Final = health(
