@@ -118,7 +118,7 @@ ALERTS_FIRING: Final = health(
     "The description of each alert says what to do.",
     alarm_above(1),
     under_load("max == 0"),
-    # The alert that waits for nothing is EventLoopBlocked.
+    # EventLoopBlocked fires, which does not wait for its condition to last.
     Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max >= 1", "max == 0"),
     Proof(Fault.RESTART, "max == 0", "max == 0", "max == 0"),
 )

@@ -72,8 +72,8 @@ RATE_S: Final = 5
 """What Grafana would choose as $__rate_interval for scrapes of a second."""
 WINDOW_S: Final = 3
 SETTLED_S: Final = max(RATE_S, LATE_KEPT_S) + 3
-"""For so long after a fault an alert may fire for it. Rates and the worst lag of an event loop hold what it did; then come a
-scrape, an evaluation of the rules, and the rest of a whole second."""
+"""An alert can outlast its fault by this much: rates and the worst lag of an event loop remember the fault, and a scrape, an
+evaluation of the rules and the rounding to whole seconds add up to one second each."""
 WITHIN_S: Final = 90.0
 SHIM: Final = Path(__file__).resolve().parent / "disk_faults"
 
@@ -144,7 +144,7 @@ class Story:
     prometheus: Prometheus
     chaos: ChaosMetrics
     shards: dict[str, float] = field(default_factory=dict)
-    """How many of the groups' shards each broker coordinates, when nobody is away: they return to whom they belong."""
+    """How many of the groups' shards each broker coordinates when all brokers run. One that returns gets its own back."""
     victim: str = ""
     """Leads `single`, coordinates the group."""
 
@@ -314,7 +314,7 @@ class Story:
     @contextmanager
     def marked(self, fault: str, targets: Collection[str]) -> Iterator[list[str]]:
         names = list(targets)
-        assert names, f"nobody to {fault}"
+        assert names, f"no process to {fault}"
         self.chaos.began(fault, names)
         yield names
         self.chaos.ended(fault, names)
@@ -397,7 +397,7 @@ class Story:
             time.sleep(0.2)
 
     def wait_whole(self) -> None:
-        """Every process is up, every replica in sync, every log led, both agents work, and nobody is behind."""
+        """Every process is up, every replica in sync, every log led, both agents work, and the group has caught up."""
         self.wait("min(up)", lambda now: now == [1])
         self.wait(
             'sum(tidelog_controller_brokers{state="alive"})', lambda now: now == [len(self.cluster.names(BROKER))]

@@ -403,7 +403,7 @@ def answered(bench: BrokerBench, *values: bytes, high_watermark: int) -> None:
 
 
 async def made_whole(bench: BrokerBench) -> None:
-    """The two records that were cut come again, and the copy counts as failed no more."""
+    """Fetches the two records that were cut; then the copy no longer counts as failed."""
     answered(bench, b"b", b"c", high_watermark=3)
     await asyncio.sleep(1.5)
     assert bench.manager.failed() == ()
@@ -455,7 +455,7 @@ async def test_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed(
         answered(bench, b"b", high_watermark=3)
     assert bench.host.offline is not None
     await asyncio.sleep(70.0)
-    assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3, "nobody had to tell it again"
+    assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3, "no order had to come again"
     assert names(bench.manager.failed()) == ["events"]
     await made_whole(bench)
 
@@ -476,7 +476,7 @@ async def test_a_copy_that_rots_again_while_it_is_rebuilt_is_cut_again(bench: Br
 
 @requirement("A flipped bit is never served or replicated")
 async def test_a_copy_that_rots_after_it_was_rebuilt_waits_for_orders(bench: BrokerBench) -> None:
-    """Once it holds everything again it may be admitted: what it was told before does not hold."""
+    """Once it holds everything again, it may be in the ISR: its earlier orders no longer hold."""
     await cut(bench)
     await made_whole(bench)
     rot_again(bench)
